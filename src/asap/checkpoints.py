@@ -1,0 +1,321 @@
+"""Sealed checkpoints: one safetensors file per generation, which is either whole or refused.
+
+    8 bytes   length of the header, little endian
+    header    {"__metadata__":{"seal":"<SHA-256 of the header after it>","manifest":"<JSON>"},"<tensor>":{...},...}
+    payload   the tensors, whose length and SHA-256 stand in the manifest
+
+The seal covers the header, the header covers the payload: no bit can change unseen. The manifest travels inside the
+file, so a crash cannot leave half of a pair, and no file name is ever read from a file. Any safetensors reader opens it.
+Later formats keep the length, the opening and the seal, so that an old release can say which format it met.
+"""
+
+import contextlib
+import errno
+import functools
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Mapping, NamedTuple
+
+from asap.errors import RunError, UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FORMAT = 1
+MAX_HEADER = 1 << 20  # A header bomb is refused before it is read; ours are a few kilobytes.
+TEMPORARY = ".tmp-"
+_SUFFIX = ".safetensors"
+_OPENING = b'{"__metadata__":{"seal":"'
+_SEALED_FROM = len(_OPENING) + 64
+# What safetensors reads back into numpy; it would also write others (bfloat16) that it cannot load.
+_DTYPES = {"bool", "float16", "float32", "float64", "complex64"} | {f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)}
+
+
+class Checkpoint(NamedTuple):
+    step: int
+    arrays: dict[str, "np.ndarray"]
+    meta: dict[str, Any]
+    versions: dict[str, str]
+
+
+class Refused(Exception):
+    """Why a file is not used, in a few words."""
+
+
+class NewerFormat(Refused):
+    """An intact file of a later release: stop, because going on from an older one would overwrite it."""
+
+
+def write(folder: Path, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], name: str = "ckpt") -> Path:
+    """Saves generation `<name>-<step>` in `folder`: afterwards it is there in full, or the folder is as it was."""
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise UserError("checkpoint", "step must be an integer >= 0", step, "count steps from 0")
+    path = Path(folder) / f"{name}-{step:06d}{_SUFFIX}"
+    replace(path, seal(step, arrays, meta))
+    return path
+
+
+def read(path: Path) -> Checkpoint:
+    """The checkpoint in `path`, proven whole. A link out of its own folder is not followed."""
+    try:
+        return _read(Path(path))
+    except Refused as refused:
+        cure = "upgrade asap-rl" if isinstance(refused, NewerFormat) else "use another checkpoint or a copy of this one"
+        raise RunError("checkpoint", f"{Path(path).stem}: {refused}", path, cure) from None
+
+
+def newest(folder: Path, notice: Callable[[str], None], name: str = "ckpt") -> Checkpoint | None:
+    """The valid generation with the largest step, with a notice for each damaged later one; None if there never was one."""
+    damaged = []
+    for path in generations(folder, name):
+        try:
+            found = _read(path)
+        except NewerFormat:
+            return read(path)
+        except Refused as refused:
+            damaged.append(f"{path.stem}: {refused}")
+            continue
+        for line in damaged:
+            notice(f"{line}; using {path.stem}")
+        return found
+    if damaged:
+        what = f"no valid checkpoint among {len(damaged)}: {damaged[0]}"
+        raise RunError("checkpoint", what, folder, "restore a copy, or train anew with another --out")
+    return None
+
+
+def prune(folder: Path, keep: int = 3, name: str = "ckpt") -> None:
+    """Removes what is older than the last `keep` generations. Damaged ones do not count, other names are not touched."""
+    num_valid = 0
+    for path in generations(folder, name):
+        if num_valid >= keep:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            continue
+        with contextlib.suppress(Refused):
+            _read(path)
+            num_valid += 1
+
+
+def generations(folder: Path, name: str = "ckpt") -> list[Path]:
+    """The files of one name, latest step first. Clocks and file times play no part."""
+    try:
+        found = [(step, Path(folder, entry)) for entry in os.listdir(folder) if (step := _step_in(entry, name)) is not None]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunError("checkpoint", f"cannot read: {error.strerror}", folder, "check the directory") from None
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def remove_litter(folder: Path) -> None:
+    """Removes the temporary files of killed writers. Only for the holder of the run's lock."""
+    with contextlib.suppress(OSError):
+        for entry in os.listdir(folder):
+            if entry.startswith(TEMPORARY):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(folder, entry))
+
+
+def digest(arrays: Mapping[str, Any]) -> str:
+    """SHA-256 over names, dtypes, shapes and bytes, in the order of the names."""
+    total = hashlib.sha256()
+    for name, array in sorted(_storable(arrays).items()):
+        total.update(json.dumps([name, array.dtype.name, array.shape]).encode() + b"\n")
+        total.update(array.tobytes())
+    return total.hexdigest()
+
+
+def seal(step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> bytes:
+    """The bytes of a checkpoint file."""
+    import safetensors.numpy
+
+    blob = safetensors.numpy.save(_storable(arrays))
+    start = 8 + struct.unpack("<Q", blob[:8])[0]
+    tensors, payload = json.loads(blob[8:start]), blob[start:]
+    manifest = {"format": FORMAT, "step": step, "versions": _versions(), "meta": meta}
+    manifest |= {"payload_bytes": len(payload), "payload_sha256": hashlib.sha256(payload).hexdigest()}
+    try:
+        text = json.dumps(manifest, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError("checkpoint", f"meta is not JSON: {error}", cure="keep numbers like these in arrays") from None
+    return _frame(text, tensors) + payload
+
+
+def unseal(blob: bytes) -> Checkpoint:
+    """The inverse of `seal`; raises Refused."""
+    return _load(io.BytesIO(blob), len(blob))
+
+
+def replace(path: Path, data: bytes, field: str = "checkpoint") -> None:
+    """Puts `data` at `path` for good: temporary file, fsync, rename, fsync of the directory."""
+    temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync_directory(path.parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as error:
+        what = f"cannot save: {error.strerror} (needs {len(data):,} bytes)"
+        raise RunError(field, what, path, "free space, then resume: the last checkpoint is intact") from None
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a file for reading, but never a directory, a FIFO or a device, nor what a link leads to outside its folder."""
+    try:
+        if os.path.islink(path):
+            folder, path = os.path.realpath(path.parent), Path(os.path.realpath(path, strict=True))
+            if not path.is_relative_to(folder):
+                raise Refused("path escapes run directory")
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISREG(mode):
+            kinds = {stat.S_IFDIR: "directory", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
+            raise Refused(f"not a regular file but a {kinds.get(stat.S_IFMT(mode), 'device')}")
+        return open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    except OSError as error:
+        raise Refused(f"cannot read: {error.strerror}") from None
+
+
+def _read(path: Path) -> Checkpoint:
+    with open_regular(path) as file:
+        try:
+            found = _load(file, os.fstat(file.fileno()).st_size)
+        except OSError as error:
+            raise Refused(f"cannot read: {error.strerror}") from None
+    name = path.name.partition("-")[0]
+    if _step_in(path.name, name) not in (None, found.step):
+        raise Refused(f"holds step {found.step}")
+    return found
+
+
+def _load(file: BinaryIO, size: int) -> Checkpoint:
+    """Each size is checked against the file before it is used, and nothing is parsed before its checksum."""
+    header = _sealed_header(file, size)
+    manifest = _manifest(header)
+    expected = 8 + len(header) + manifest["payload_bytes"]
+    if size < expected:
+        raise Refused(f"truncated ({size:,} of {expected:,} bytes)")
+    if size > expected:
+        raise Refused(f"{size - expected:,} bytes too long")
+    try:
+        payload = file.read(size)
+        if hashlib.sha256(payload).hexdigest() != manifest["payload_sha256"]:
+            raise Refused("checksum mismatch in the tensors")
+        return Checkpoint(manifest["step"], _tensors(header, payload), manifest["meta"], manifest["versions"])
+    except MemoryError:
+        raise Refused(f"does not fit in memory ({size:,} bytes)") from None
+
+
+def _sealed_header(file: BinaryIO, size: int) -> bytes:
+    if size < 8:
+        raise Refused(f"truncated ({size} bytes)" if size else "empty file")
+    (length,) = struct.unpack("<Q", file.read(8))
+    if length > MAX_HEADER:
+        raise Refused(f"not an ASAP checkpoint, or checksum mismatch (a header of {length:,} bytes)")
+    header = file.read(length)
+    if len(header) < length:
+        raise Refused(f"truncated ({size:,} of more than {8 + length:,} bytes)")
+    if not header.startswith(_OPENING):
+        raise Refused("not an ASAP checkpoint, or checksum mismatch in its first bytes")
+    if header[len(_OPENING) : _SEALED_FROM] != _seal_of(header[_SEALED_FROM:]):
+        raise Refused("checksum mismatch in the header")
+    return header
+
+
+def _manifest(header: bytes) -> dict[str, Any]:
+    """The manifest, with its types checked: a seal proves that nothing changed, not that we wrote it."""
+    types = {"format": int, "step": int, "versions": dict, "meta": dict, "payload_bytes": int, "payload_sha256": str}
+    try:
+        manifest = json.loads(json.loads(header)["__metadata__"]["manifest"])
+        if manifest["format"] > FORMAT:
+            raise NewerFormat(f"written by format {manifest['format']}, this release reads <= {FORMAT}; upgrade")
+        well_formed = all(type(manifest[key]) is kind for key, kind in types.items())
+    except (LookupError, TypeError, ValueError, RecursionError):
+        well_formed = False
+    if not well_formed or min(manifest["format"], manifest["step"] + 1) < 1:
+        raise Refused("malformed manifest")
+    return manifest
+
+
+def _tensors(header: bytes, payload: bytes) -> dict[str, "np.ndarray"]:
+    import safetensors.numpy
+
+    try:
+        return safetensors.numpy.load(struct.pack("<Q", len(header)) + header + payload)
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise Refused(f"malformed tensors: {error}") from None
+
+
+def _frame(manifest: str, tensors: dict[str, Any]) -> bytes:
+    text = json.dumps({"__metadata__": {"seal": "0" * 64, "manifest": manifest}} | tensors, separators=(",", ":"))
+    header = text.encode()
+    sealed = header[_SEALED_FROM:] + b" " * (-len(header) % 8)
+    header = _OPENING + _seal_of(sealed) + sealed
+    if len(header) > MAX_HEADER:
+        raise UserError("checkpoint", f"header over {MAX_HEADER:,} bytes", len(header), "put large data in arrays")
+    return struct.pack("<Q", len(header)) + header
+
+
+def _seal_of(sealed: bytes) -> bytes:
+    return hashlib.sha256(sealed).hexdigest().encode()
+
+
+def _storable(arrays: Mapping[str, Any]) -> dict[str, "np.ndarray"]:
+    """Little-endian and contiguous: safetensors writes the memory of a strided array as it lies, without a word."""
+    import numpy as np
+
+    result = {}
+    for name, value in arrays.items():
+        try:
+            name.encode()
+            array = np.asarray(value, order="C")
+            storable = array.dtype.name in _DTYPES and name != "__metadata__"
+        except (TypeError, ValueError):
+            storable = False
+        if not storable:
+            kind = getattr(value, "dtype", type(value).__name__)
+            raise UserError("checkpoint", f"array {name!r} cannot be stored", kind, "convert it to a plain numpy array")
+        result[name] = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return result
+
+
+def _step_in(entry: str, name: str) -> int | None:
+    match = re.fullmatch(rf"{re.escape(name)}-([0-9]{{6}}|[1-9][0-9]{{6,17}}){re.escape(_SUFFIX)}", entry)
+    return int(match[1]) if match else None
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # Some network file systems cannot; the rename stands.
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib import metadata
+
+    versions = {"python": platform.python_version(), "platform": f"{platform.system()}-{platform.machine()}"}
+    for package in ("asap-rl", "jax", "jaxlib", "numpy", "safetensors"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return versions

@@ -1,0 +1,137 @@
+"""The contract of a task family, the distribution over its tasks, and the one place with time limit and auto-reset."""
+
+import abc
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from asap.keys import Key, uniforms
+from asap.types import State, Task, Timestep
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is fixed about a family of tasks."""
+
+    observation_names: tuple[str, ...]
+    observation_low: tuple[float, ...]
+    observation_high: tuple[float, ...]
+    unit: str
+    action_names: tuple[str, ...]
+    horizon: int
+    discount: float
+
+    @property
+    def num_actions(self) -> int:
+        return len(self.action_names)
+
+
+class Env(eqx.Module):
+    """A family of tasks as pure functions for one environment; batches are `vmap`.
+
+    A step is split in two, the random numbers (`noise`) and what they lead to (`transition`), because a rollout carries
+    the random numbers of the next step through its loop: drawn inside the step they would be computed again for every
+    quantity that depends on them.
+    """
+
+    spec: eqx.AbstractVar[Spec]
+
+    @abc.abstractmethod
+    def reset(self, key: Key, task: Task) -> State: ...
+
+    @abc.abstractmethod
+    def noise(self, key: Key) -> Any: ...
+
+    @abc.abstractmethod
+    def transition(self, noise: Any, state: State, action: Int[Array, ""], task: Task) -> Timestep: ...
+
+    @abc.abstractmethod
+    def observe(self, state: State, task: Task) -> Float[Array, "O"]: ...
+
+    @abc.abstractmethod
+    def descriptor(self, task: Task) -> Float[Array, "Z"]: ...
+
+    def step(self, key: Key, state: State, action: Int[Array, ""], task: Task) -> Timestep:
+        return self.transition(self.noise(key), state, action, task)
+
+
+class TaskSet(eqx.Module):
+    """mu(m): several tasks of one family with their weights. One task is the set with one member."""
+
+    env: Env
+    tasks: Task  # Every leaf has a leading axis: the tasks, stacked.
+    weights: Float[Array, "M"]
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, env: Env, named: dict[str, Task], weights: tuple[float, ...] | None = None) -> "TaskSet":
+        weights = np.ones(len(named)) if weights is None else np.asarray(weights, float)
+        stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *named.values())
+        return cls(env, stacked, jnp.asarray(weights / weights.sum(), jnp.float32), tuple(named))
+
+    @property
+    def size(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: Int[Array, ""] | int) -> Task:
+        # A single task is sliced statically: a gather in the rollout would cost a fifth of its speed.
+        return jax.tree.map(lambda leaf: leaf[0 if self.size == 1 else index], self.tasks)
+
+    def draw(self, uniform: Float[Array, ""]) -> Int[Array, ""]:
+        """The task of an episode: m ~ mu."""
+        if self.size == 1:
+            return jnp.int32(0)
+        return (uniform >= jnp.cumsum(self.weights)[:-1]).sum().astype(jnp.int32)
+
+    def only(self, name: str) -> "TaskSet":
+        """The set that has just this task."""
+        index = self.names.index(name)
+        return TaskSet(self.env, jax.tree.map(lambda leaf: leaf[index : index + 1], self.tasks), jnp.ones(1), (name,))
+
+
+class Episode(NamedTuple):
+    """A running episode: the state, which task it plays, and what it has gathered."""
+
+    state: State
+    task: Int[Array, ""]
+    elapsed: Int[Array, ""]
+    total: Float[Array, ""]  # Undiscounted return so far.
+
+
+class Outcome(NamedTuple):
+    """What `advance` tells about the step it made; the final observation is the true one, not that of the reset."""
+
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+    next_observation: Float[Array, "O"]
+    total: Float[Array, ""]
+    elapsed: Int[Array, ""]
+    task: Int[Array, ""]
+
+
+def begin(tasks: TaskSet, reset_key: Key, task_key: Key) -> Episode:
+    index = tasks.draw(uniforms(task_key)[0])
+    return Episode(tasks.env.reset(reset_key, tasks[index]), index, jnp.int32(0), jnp.float32(0))
+
+
+def advance(
+    tasks: TaskSet, noise: Any, reset_key: Key, task_key: Key, episode: Episode, action: Int[Array, ""]
+) -> tuple[Episode, Outcome]:
+    """One step with time limit and auto-reset: an ended episode is replaced by a new one in the same step."""
+    task = tasks[episode.task]
+    step = tasks.env.transition(noise, episode.state, action, task)
+    elapsed, total = episode.elapsed + 1, episode.total + step.reward
+    truncated = (elapsed >= tasks.env.spec.horizon) & ~step.terminated
+    outcome = Outcome(
+        step.reward, step.terminated, truncated, tasks.env.observe(step.state, task), total, elapsed, episode.task
+    )
+    going_on = Episode(step.state, episode.task, elapsed, total)
+    fresh = begin(tasks, reset_key, task_key)
+    ended = step.terminated | truncated
+    return jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, going_on), outcome

@@ -1,0 +1,149 @@
+"""Rooms: a point walks through doors to a goal (paper, Section 6). 2R, flipped 2R and 3R are ASCII maps.
+
+The paper leaves sizes, noise and rewards open; the constants below are declared assumptions: the square has side 1 m,
+a move is 0.05 m with Gaussian noise 0.01 m on both axes, a move through a wall or out of the square is undone, each
+step costs 1, the goal pays 100 and ends the episode.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from asap.envs.core import Env, Spec
+from asap.keys import Key, normals, uniforms
+from asap.types import Timestep
+
+STEP = 0.05
+NOISE = 0.01
+STEP_REWARD = -1.0
+GOAL_REWARD = 100.0
+
+# Rooms are equally wide and divided by walls (#) with a door (:). S is the start area, G the goal. A line is 0.1 high.
+TWO_ROOMS = """
+    SSSSS:.....
+    SSSSS:.....
+    SSSSS:.....
+    SSSSS#.....
+    SSSSS#.....
+    SSSSS#.....
+    SSSSS#.....
+    SSSSS#.....
+    SSSSS#...GG
+    SSSSS#...GG
+"""
+FLIPPED_TWO_ROOMS = "\n".join(reversed(TWO_ROOMS.splitlines()))
+THREE_ROOMS = """
+    SSSSS:.....#..GGG
+    SSSSS:.....#..GGG
+    SSSSS:.....#.....
+    SSSSS#.....#.....
+    SSSSS#.....#.....
+    SSSSS#.....#.....
+    SSSSS#.....#.....
+    SSSSS#.....:.....
+    SSSSS#.....:.....
+    SSSSS#.....:.....
+"""
+
+
+class RoomsTask(NamedTuple):
+    """One map: vertical walls with a door each, the goal square, and the box where episodes start."""
+
+    walls: Float[Array, "W"]
+    door_low: Float[Array, "W"]
+    door_high: Float[Array, "W"]
+    goal: Float[Array, "2"]
+    goal_half_width: Float[Array, ""]
+    start_low: Float[Array, "2"]
+    start_high: Float[Array, "2"]
+
+
+def read_map(drawing: str) -> RoomsTask:
+    """The task that a drawing shows."""
+    rows = [line.strip() for line in drawing.strip().splitlines()]
+    columns = ["".join(column) for column in zip(*rows)]
+    dividers = [c for c, column in enumerate(columns) if "#" in column]
+    height, room_width = len(rows), dividers[0]
+    walls = [(w + 1) / (len(dividers) + 1) for w in range(len(dividers))]
+    doors = [_rows_of(columns[c], ":", height) for c in dividers]
+
+    def box(letter: str) -> tuple[np.ndarray, np.ndarray]:
+        cells = [
+            (c - sum(d < c for d in dividers), *_rows_of(columns[c], letter, height))
+            for c in range(len(columns))
+            if letter in columns[c]
+        ]
+        width = 1 / (room_width * (len(dividers) + 1))
+        low = (cells[0][0] * width, cells[0][1])
+        high = ((cells[-1][0] + 1) * width, cells[0][2])
+        return np.float32(low), np.float32(high)
+
+    goal_low, goal_high = box("G")
+    start_low, start_high = box("S")
+    return RoomsTask(
+        walls=np.float32(walls),
+        door_low=np.float32([low for low, _ in doors]),
+        door_high=np.float32([high for _, high in doors]),
+        goal=(goal_low + goal_high) / 2,
+        goal_half_width=(goal_high - goal_low)[1] / 2,
+        start_low=start_low,
+        start_high=start_high,
+    )
+
+
+def _rows_of(column: str, letter: str, height: int) -> tuple[float, float]:
+    """Lower and upper edge of the run of `letter`; the first line of a drawing is the top."""
+    return (height - 1 - column.rindex(letter)) / height, (height - column.index(letter)) / height
+
+
+class Position(NamedTuple):
+    x: Float[Array, ""]
+    y: Float[Array, ""]
+
+
+class Rooms(Env):
+    """The family of all room maps."""
+
+    spec = Spec(
+        observation_names=("x", "y", "goal x", "goal y"),
+        observation_low=(0.0, 0.0, 0.0, 0.0),
+        observation_high=(1.0, 1.0, 1.0, 1.0),
+        unit="m",
+        action_names=("up", "down", "right", "left"),
+        horizon=400,
+        discount=0.99,
+    )
+
+    def reset(self, key: Key, task: RoomsTask) -> Position:
+        u, v = uniforms(key)
+        low, high = task.start_low, task.start_high
+        return Position(low[0] + u * (high[0] - low[0]), low[1] + v * (high[1] - low[1]))
+
+    def noise(self, key: Key) -> Position:
+        u, v = normals(key)
+        return Position(NOISE * u, NOISE * v)
+
+    def transition(self, noise: Position, state: Position, action: Int[Array, ""], task: RoomsTask) -> Timestep:
+        up, down, right, left = (action == a for a in range(4))
+        x = state.x + noise.x + jnp.where(right, STEP, jnp.where(left, -STEP, 0.0))
+        y = state.y + noise.y + jnp.where(up, STEP, jnp.where(down, -STEP, 0.0))
+        blocked = (x < 0) | (x > 1) | (y < 0) | (y > 1)
+        for w in range(task.walls.shape[0]):
+            wall = task.walls[w]
+            crosses = (state.x >= wall) != (x >= wall)
+            crossing_y = state.y + (y - state.y) * (wall - state.x) / (x - state.x)
+            blocked |= crosses & ~((crossing_y >= task.door_low[w]) & (crossing_y <= task.door_high[w]))
+        x, y = jnp.where(blocked, state.x, x), jnp.where(blocked, state.y, y)
+        half = task.goal_half_width
+        at_goal = (jnp.abs(x - task.goal[0]) <= half) & (jnp.abs(y - task.goal[1]) <= half)
+        return Timestep(Position(x, y), jnp.where(at_goal, STEP_REWARD + GOAL_REWARD, STEP_REWARD), at_goal)
+
+    def observe(self, state: Position, task: RoomsTask) -> Float[Array, "4"]:
+        return jnp.stack([state.x, state.y, task.goal[0], task.goal[1]])
+
+    def descriptor(self, task: RoomsTask) -> Float[Array, "Z"]:
+        """Heights of the goal and of the doors, scaled to [-1, 1]: what a change of map changes."""
+        doors = (task.door_low + task.door_high) / 2
+        return 2 * jnp.concatenate([task.goal[1:], doors]) - 1

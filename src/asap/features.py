@@ -1,0 +1,119 @@
+"""Feature maps: psi under the hyperplanes and phi under the skills.
+
+A map takes the inputs it is given by index from the observation, scales them, and expands them; the task descriptor m
+enters psi not at all, additively, or through interactions [1, x, y] (x) [1, m] (only these can swap sides, errata E13).
+"""
+
+import abc
+import itertools
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from asap.vector import contract
+
+
+class Basis(eqx.Module):
+    """An expansion of the scaled inputs."""
+
+    @abc.abstractmethod
+    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "F"]: ...
+
+    @abc.abstractmethod
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]: ...
+
+
+class Polynomial(Basis):
+    """1, x, y, then all products up to `degree`. Degree 0 is the bias alone, degree 1 the linear map."""
+
+    degree: int = eqx.field(static=True)
+
+    def _terms(self, count: int) -> list[tuple[int, ...]]:
+        return [
+            term for d in range(self.degree + 1) for term in itertools.combinations_with_replacement(range(count), d)
+        ]
+
+    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "F"]:
+        if self.degree == 0:
+            return jnp.ones(1)
+        return jnp.stack([math.prod((x[j] for j in term), start=jnp.float32(1)) for term in self._terms(x.shape[0])])
+
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(" ".join(inputs[j] for j in term) or "1" for term in self._terms(len(inputs)))
+
+
+class Fourier(Basis):
+    """sin(pi a^T x) for every frequency vector a (paper: the 3R feature has a = [3, 0]), with an optional bias."""
+
+    frequencies: Float[Array, "F n"]
+    bias: bool = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "G"]:
+        waves = jnp.sin(math.pi * contract(self.frequencies, x))
+        return jnp.concatenate([jnp.ones(1), waves]) if self.bias else waves
+
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        waves = [
+            "sin(pi (" + " + ".join(f"{a:g} {name}" for a, name in zip(row, inputs) if a) + "))"
+            for row in self.frequencies.tolist()
+        ]
+        return ("1", *waves) if self.bias else tuple(waves)
+
+
+class RBF(Basis):
+    """exp(-|x - c|^2 / (2 width^2)) for every centre c, with an optional bias."""
+
+    centres: Float[Array, "F n"]
+    width: float = eqx.field(static=True)
+    bias: bool = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "G"]:
+        bumps = jnp.exp(-jnp.square(x - self.centres).sum(-1) / (2 * self.width**2))
+        return jnp.concatenate([jnp.ones(1), bumps]) if self.bias else bumps
+
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        bumps = [f"bump at ({', '.join(f'{c:.2g}' for c in row)})" for row in self.centres.tolist()]
+        return ("1", *bumps) if self.bias else tuple(bumps)
+
+
+class Features(eqx.Module):
+    """A basis on chosen, scaled inputs, joined with the task descriptor."""
+
+    basis: Basis
+    shift: Float[Array, "n"]
+    scale: Float[Array, "n"]
+    inputs: tuple[int, ...] = eqx.field(static=True)
+    task: str = eqx.field(static=True, default="none")  # none, additive or interactions
+
+    @classmethod
+    def of(cls, basis: Basis, inputs: tuple[int, ...], task: str = "none") -> "Features":
+        return cls(basis, jnp.zeros(len(inputs)), jnp.ones(len(inputs)), inputs, task)
+
+    def __call__(self, x: Float[Array, "O"], m: Float[Array, "Z"]) -> Float[Array, "F"]:
+        scaled = jnp.stack([(x[j] - self.shift[i]) * self.scale[i] for i, j in enumerate(self.inputs)])
+        expanded = self.basis(scaled)
+        if self.task == "additive":
+            return jnp.concatenate([expanded, m])
+        if self.task == "interactions":
+            return jnp.concatenate([expanded, *(expanded * m[z] for z in range(m.shape[0]))])
+        return expanded
+
+    def size(self, descriptor_size: int) -> int:
+        names = self.names(tuple("x" for _ in range(1 + max(self.inputs))), descriptor_size)
+        return len(names)
+
+    def names(self, observation_names: tuple[str, ...], descriptor_size: int) -> tuple[str, ...]:
+        base = self.basis.names(tuple(observation_names[j] for j in self.inputs))
+        tasks = tuple(f"m{z + 1}" for z in range(descriptor_size))
+        if self.task == "additive":
+            return base + tasks
+        if self.task == "interactions":
+            return base + tuple(m if name == "1" else f"{name} {m}" for m in tasks for name in base)
+        return base
+
+    @property
+    def constant(self) -> bool:
+        """Whether the map is the bias alone, whatever the state."""
+        return isinstance(self.basis, Polynomial) and self.basis.degree == 0

@@ -1,0 +1,85 @@
+"""Randomness from ids: every draw is a pure function of the root seed and the ids folded into it.
+
+A `Key` is two random words, kept apart as scalars: under `vmap` they become two flat arrays, which the CPU compiler
+vectorises, where a `(lanes, 2)` array of jax.random keys is walked with a stride (four times slower, measured). The
+generator is Threefry-2x32 with 13 rounds, the smallest number that passes BigCrush (Salmon et al., 2011); with 20
+rounds it is bit for bit the generator of jax.random.
+
+Use a key once: either `fold` it into more keys, or read its two words with `uniforms` or `normals`.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, UInt32
+
+Id = int | Int[Array, "..."] | UInt32[Array, "..."]
+Word = UInt32[Array, "..."]
+
+ROUNDS = 13
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+class Key(NamedTuple):
+    """Two random words: a key to fold ids into, or the draw itself."""
+
+    hi: Word
+    lo: Word
+
+
+def threefry(key: Key, counter_hi: Word, counter_lo: Word, rounds: int = ROUNDS) -> Key:
+    """One Threefry-2x32 block: the counter, encrypted under the key."""
+    schedule = (key.hi, key.lo, key.hi ^ key.lo ^ jnp.uint32(0x1BD11BDA))
+    x, y = counter_hi + schedule[0], counter_lo + schedule[1]
+    for r in range(rounds):
+        rotation = _ROTATIONS[(r // 4) % 2][r % 4]
+        x = x + y
+        y = x ^ ((y << jnp.uint32(rotation)) | (y >> jnp.uint32(32 - rotation)))
+        if r % 4 == 3:
+            block = r // 4 + 1
+            x, y = x + schedule[block % 3], y + schedule[(block + 1) % 3] + jnp.uint32(block)
+    return Key(x, y)
+
+
+def root(seed: int) -> Key:
+    """The key that everything in a run is folded from; seeds up to 2^63 are all different."""
+    return Key(jnp.uint32((int(seed) >> 32) & 0xFFFFFFFF), jnp.uint32(int(seed) & 0xFFFFFFFF))
+
+
+def fold(key: Key, *ids: Id) -> Key:
+    """A new key for these ids; `fold(key, a, b)` is one block with counter (a, b)."""
+    if not 1 <= len(ids) <= 2:
+        raise ValueError("fold takes one or two ids")
+    hi, lo = (ids[0], ids[1]) if len(ids) == 2 else (0, ids[0])
+    return threefry(key, jnp.asarray(hi).astype(jnp.uint32), jnp.asarray(lo).astype(jnp.uint32))
+
+
+def unit(word: Word) -> Float[Array, "..."]:
+    """A float in [0, 1) from the word's upper 23 bits."""
+    return jax.lax.bitcast_convert_type((word >> jnp.uint32(9)) | jnp.uint32(0x3F800000), jnp.float32) - 1.0
+
+
+def uniforms(key: Key) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Two independent numbers in [0, 1)."""
+    return unit(key.hi), unit(key.lo)
+
+
+def normals(key: Key) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Two independent standard normal numbers, by inversion."""
+    # erf_inv is infinite at -1, which one word in 2^23 would hit: half a grid cell keeps it inside.
+    return tuple(math.sqrt(2) * jax.lax.erf_inv(2 * unit(word) - (1 - 2**-23)) for word in key)
+
+
+def many_uniforms(key: Key, count: int) -> tuple[Float[Array, "..."], ...]:
+    """`count` independent numbers in [0, 1); up to two of them cost nothing beyond the key."""
+    if count <= 2:
+        return uniforms(key)[:count]
+    blocks = [uniforms(fold(key, i)) for i in range((count + 1) // 2)]
+    return tuple(number for pair in blocks for number in pair)[:count]
+
+
+def as_jax(key: Key) -> Array:
+    """The same key for jax.random, where speed does not matter."""
+    return jax.random.wrap_key_data(jnp.stack([key.hi, key.lo]), impl="threefry2x32")

@@ -1,0 +1,92 @@
+"""The Theta and beta gradient theorems (paper, Section 4) in closed form, for the sampled and the marginal estimator.
+
+Score of the joint log-probability Z = log p(i | x, m) + log sigma_i(a | x) of a sampled skill i:
+
+    d Z / d theta_i = alpha_theta (phi_{x,a} - sum_b sigma_i(b | x) phi_{x,b})          (errata E1)
+    d Z / d beta_k  = alpha_beta psi (b_k(i) - sigmoid(alpha_beta psi^T beta_k))        (errata E7)
+
+The marginal score, of log pi(a | x, m), is the mean of these under the posterior w_i = p_i sigma_i(a) / pi(a) (errata
+E20). Both are one formula: the sampled estimator has all the posterior on the skill that was drawn. Every learner asks
+for the same thing, a sum over samples of weight times score, and differs only in the weights.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from asap.policy.partition import skill_bits
+from asap.policy.policy import ASAPPolicy
+from asap.types import Transition
+from asap.vector import row
+
+SAMPLED, MARGINAL = "sampled", "marginal"
+
+
+class Parameters(NamedTuple):
+    """Omega = (Theta, beta), or a gradient with respect to it."""
+
+    theta: Float[Array, "S A D"]
+    beta: Float[Array, "K F"]
+
+
+class Score(NamedTuple):
+    """The score of one sample, factored: theta_i gets `skills[i]` of its own score, beta_k gets `planes[k]` psi."""
+
+    log_prob: Float[Array, ""]
+    skills: Float[Array, "S"]
+    planes: Float[Array, "K"]
+    psi: Float[Array, "F"]
+
+
+def score(policy: ASAPPolicy, step: Transition, gradient: str) -> Score:
+    """Log-probability and score of one step, by the theorems."""
+    x, m = step.observation, step.descriptor
+    psi = policy.psi(x, m)
+    log_p = policy.partition.log_probs(psi)
+    log_sigma = policy.skills.log_probs(policy.phi(x, m))
+    log_evidence = row(log_sigma.T, step.action)
+    if gradient == SAMPLED:
+        log_evidence = jnp.where(jnp.arange(policy.num_skills) == step.skill, log_evidence, -jnp.inf)
+    log_joint = policy.skill_log_probs(x, m, step.previous_skill) + log_evidence
+    log_prob = jax.nn.logsumexp(log_joint)
+    posterior = jnp.exp(log_joint - log_prob)
+    # d log pi = sum_i drawn_i d log p_i; without commitment drawn is the posterior itself.
+    drawn = posterior
+    if policy.termination is not None:
+        drawn = _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob)
+    bits = skill_bits(policy.partition.num_planes)
+    sides = jax.nn.sigmoid(policy.partition.margins(psi))
+    planes = policy.partition.alpha_beta * ((bits * drawn[:, None]).sum(0) - sides * drawn.sum())
+    return Score(log_prob, policy.skills.alpha_theta * posterior, planes, psi)
+
+
+def _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob) -> Float[Array, "S"]:
+    """p_i d log pi / d p_i for P_j = (1 - s) p_j + s [j = previous], where s = (1 - termination) p_previous."""
+    is_previous = jnp.arange(policy.num_skills) == step.previous_skill
+    stay = jnp.exp(policy.log_stay(log_p, step.previous_skill))
+    relative = jnp.exp(log_p + log_evidence - log_prob)  # p_i evidence_i / pi
+    evidence_of_previous = jnp.where(is_previous, jnp.exp(log_evidence - log_prob), 0.0).sum()
+    return (1 - stay) * relative + jnp.where(is_previous, stay * (evidence_of_previous - relative.sum()), 0.0)
+
+
+def batch_score(policy: ASAPPolicy, batch: Transition, gradient: str) -> Score:
+    """`score` of every sample of a batch; the batch axis comes last."""
+    return jax.vmap(lambda step: score(policy, step, gradient), in_axes=-1, out_axes=-1)(batch)
+
+
+def weighted_score(
+    policy: ASAPPolicy, batch: Transition, scores: Score, weights: Float[Array, "N"]
+) -> Parameters:
+    """sum_n weights_n d log_prob_n / d Omega."""
+    planes = jnp.einsum("kn,fn->kf", scores.planes * weights, scores.psi)
+    skills = scores.skills * weights
+    one_hot = (jnp.arange(policy.skills.theta.shape[1])[:, None] == batch.action).astype(jnp.float32)
+    if policy.phi.constant:
+        sigma = jnp.exp(policy.skills.log_probs(jnp.ones(1)))
+        taken = jnp.einsum("sn,an->sa", skills, one_hot) - skills.sum(-1)[:, None] * sigma
+        return Parameters(taken[..., None], planes)
+    phi = jax.vmap(policy.phi, in_axes=-1, out_axes=-1)(batch.observation, batch.descriptor)
+    sigma = jnp.exp(jax.vmap(policy.skills.log_probs, in_axes=-1, out_axes=-1)(phi))
+    return Parameters(jnp.einsum("san,dn->sad", skills[:, None] * (one_hot - sigma), phi), planes)

@@ -1,0 +1,139 @@
+"""Playing episodes in lanes: fixed windows with auto-reset, or complete episodes with accumulated scores.
+
+What the next step needs that is costly, its random numbers and the chosen (skill, action), is computed at the end of a
+step and carried through the loop. The CPU compiler computes a value anew inside each of its consumers; a loop carry is
+the one place where it stores it.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from asap.envs.core import Episode, Outcome, TaskSet, advance, begin
+from asap.keys import Key, fold
+from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.types import EpisodeTotals, Transition
+
+
+class Lane(NamedTuple):
+    """A place where one episode after the other is played."""
+
+    episode: Episode
+    previous_skill: Int[Array, ""]
+
+
+class Draws(NamedTuple):
+    """All random numbers of one step of one lane."""
+
+    noise: Any
+    reset: Key
+    task: Key
+    choice: tuple[Float[Array, ""], ...]
+
+
+class Moment(NamedTuple):
+    """A lane about to make its step: the choice is made, the dice are cast."""
+
+    lane: Lane
+    skill: Int[Array, ""]
+    action: Int[Array, ""]
+    draws: Draws
+
+
+def cast(tasks: TaskSet, policy: ASAPPolicy, lane_key: Key, step: Int[Array, ""] | int) -> Draws:
+    noise, reset, task, choice = (fold(lane_key, step, purpose) for purpose in range(4))
+    return Draws(tasks.env.noise(noise), reset, task, policy.draws(choice))
+
+
+def look(tasks: TaskSet, episode: Episode) -> tuple[Float[Array, "O"], Float[Array, "Z"]]:
+    """Observation and task descriptor of an episode."""
+    task = tasks[episode.task]
+    return tasks.env.observe(episode.state, task), tasks.env.descriptor(task)
+
+
+def start_lanes(tasks: TaskSet, key: Key, num_lanes: int) -> Lane:
+    """Lanes with fresh episodes."""
+
+    def start(lane: Int[Array, ""]) -> Lane:
+        return Lane(begin(tasks, fold(key, lane, 0), fold(key, lane, 1)), jnp.int32(NO_SKILL))
+
+    return jax.vmap(start, out_axes=-1)(jnp.arange(num_lanes))
+
+
+def start_moment(tasks: TaskSet, policy: ASAPPolicy, lane_key: Key, lane: Lane) -> Moment:
+    """The first choice of a window is made by the policy of that window, with the id of the step before its first."""
+    x, m = look(tasks, lane.episode)
+    skill, action = policy.choose(cast(tasks, policy, lane_key, -1).choice, x, m, lane.previous_skill)
+    return Moment(lane, skill, action, cast(tasks, policy, lane_key, 0))
+
+
+def make_step(
+    tasks: TaskSet, policy: ASAPPolicy, lane_key: Key, step: Int[Array, ""], moment: Moment
+) -> tuple[Moment, Outcome]:
+    """One step of one lane, up to and including the next choice."""
+    draws = moment.draws
+    episode, outcome = advance(tasks, draws.noise, draws.reset, draws.task, moment.lane.episode, moment.action)
+    previous = jnp.where(outcome.terminated | outcome.truncated, NO_SKILL, moment.skill)
+    x, m = look(tasks, episode)
+    skill, action = policy.choose(draws.choice, x, m, previous)
+    return Moment(Lane(episode, previous), skill, action, cast(tasks, policy, lane_key, step + 1)), outcome
+
+
+def lane_keys(key: Key, num_lanes: int) -> Key:
+    return jax.vmap(lambda lane: fold(key, lane))(jnp.arange(num_lanes))
+
+
+def count_ended(outcome: Outcome, num_tasks: int, counted: Bool[Array, "L"] | bool = True) -> EpisodeTotals:
+    """Totals of the episodes that ended in this step, per task, over lanes."""
+    ended = (outcome.terminated | outcome.truncated) & counted
+    of_task = ended & (jnp.arange(num_tasks)[:, None] == outcome.task)
+    return EpisodeTotals(
+        episodes=of_task.sum(-1),
+        returns=jnp.where(of_task, outcome.total, 0.0).sum(-1),
+        successes=(of_task & outcome.terminated).sum(-1),
+        steps=jnp.where(of_task, outcome.elapsed, 0).sum(-1),
+    )
+
+
+def add(a: Any, b: Any) -> Any:
+    return jax.tree.map(jnp.add, a, b)
+
+
+def play_window(
+    policy: ASAPPolicy, tasks: TaskSet, lanes: Lane, key: Key, num_steps: int
+) -> tuple[Lane, Transition, EpisodeTotals]:
+    """`num_steps` steps of every lane with auto-reset; transitions have axes (..., time, lane)."""
+    keys = lane_keys(key, lanes.previous_skill.shape[-1])
+    moment = jax.vmap(lambda k, lane: start_moment(tasks, policy, k, lane), in_axes=-1, out_axes=-1)(keys, lanes)
+
+    def one_lane(lane_key: Key, step: Int[Array, ""], moment: Moment) -> tuple[Moment, Outcome, Transition]:
+        x, m = look(tasks, moment.lane.episode)
+        after, outcome = make_step(tasks, policy, lane_key, step, moment)
+        transition = Transition(
+            observation=x,
+            descriptor=m,
+            previous_skill=moment.lane.previous_skill,
+            skill=moment.skill,
+            action=moment.action,
+            reward=outcome.reward,
+            terminated=outcome.terminated,
+            truncated=outcome.truncated,
+            next_observation=outcome.next_observation,
+        )
+        return after, outcome, transition
+
+    def body(carry: tuple[Moment, EpisodeTotals], step: Int[Array, ""]):
+        moment, totals = carry
+        moment, outcome, transition = jax.vmap(one_lane, in_axes=(-1, None, -1), out_axes=-1)(keys, step, moment)
+        return (moment, add(totals, count_ended(outcome, tasks.size))), transition
+
+    carry = (moment, no_episodes(tasks.size))
+    (moment, totals), transitions = jax.lax.scan(body, carry, jnp.arange(num_steps))
+    return moment.lane, jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), transitions), totals
+
+
+def no_episodes(num_tasks: int) -> EpisodeTotals:
+    zero = jnp.zeros(num_tasks, jnp.int32)
+    return EpisodeTotals(zero, jnp.zeros(num_tasks), zero, zero)

@@ -1,0 +1,42 @@
+"""Partition of the state space by skill hyperplanes (paper, Section 3)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from asap.vector import contract
+
+
+def skill_bits(num_planes: int) -> Int[Array, "S K"]:
+    """Bit k of skill i: on which side of plane k skill i lives (i = sum_k 2^k b_k, k from 0)."""
+    return (jnp.arange(2**num_planes)[:, None] >> jnp.arange(num_planes)) & 1
+
+
+class Partition(eqx.Module):
+    """K hyperplanes; the soft side of each plane gives a distribution over S = 2^K skills."""
+
+    beta: Float[Array, "K F"]
+    alpha_beta: Float[Array, ""]  # Paper: 20 in the rooms, 100 in RoboCup.
+
+    @property
+    def num_planes(self) -> int:
+        return self.beta.shape[-2]
+
+    def margins(self, psi: Float[Array, "F"]) -> Float[Array, "K"]:
+        """u_k = alpha_beta psi^T beta_k: positive on the side where b_k = 1."""
+        return self.alpha_beta * contract(self.beta, psi)
+
+    def log_probs(self, psi: Float[Array, "F"]) -> Float[Array, "S"]:
+        """log p(i | x, m) for every skill i (Eqs. 1-2)."""
+        margins = self.margins(psi)
+        inside, outside = jax.nn.log_sigmoid(margins), jax.nn.log_sigmoid(-margins)
+        log_probs = jnp.zeros(1)
+        for k in range(self.num_planes):  # Bit k doubles the list: first the skills without it, then those with it.
+            log_probs = jnp.concatenate([log_probs + outside[k], log_probs + inside[k]])
+        return log_probs
+
+    def choose(self, uniforms: tuple[Float[Array, ""], ...], psi: Float[Array, "F"]) -> Int[Array, ""]:
+        """A skill, one coin per plane."""
+        sides = jax.nn.sigmoid(self.margins(psi))
+        return sum(((u < sides[k]).astype(jnp.int32) << k for k, u in enumerate(uniforms)), start=jnp.int32(0))

@@ -1,0 +1,93 @@
+"""The ASAP policy (paper, Section 4): pi(a | x, m) = sum_i p(i | x, m) sigma_i(a | x)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from asap.features import Features
+from asap.keys import Key, many_uniforms
+from asap.policy.partition import Partition
+from asap.policy.skills import GibbsSkills
+from asap.vector import pick, row
+
+NO_SKILL = -1  # The previous skill of an episode's first step.
+
+
+class ASAPPolicy(eqx.Module):
+    """Partition and skills with their feature maps: one pytree, so nothing can be lost on save.
+
+    By default the skill is drawn anew at every step (the paper). With `termination`, the policy commits: the skill in
+    force is kept with probability (1 - termination) p(i | x, m), that is until the state leaves its region or the
+    termination fires, and is drawn anew otherwise (errata E10).
+    """
+
+    partition: Partition
+    skills: GibbsSkills
+    psi: Features
+    phi: Features
+    termination: float | None = eqx.field(static=True, default=None)
+
+    @property
+    def num_skills(self) -> int:
+        return 2**self.partition.num_planes
+
+    def draws(self, key: Key) -> tuple[Float[Array, ""], ...]:
+        """The random numbers of one choice: one per plane, one for the action, one to stay."""
+        return many_uniforms(key, self.partition.num_planes + (1 if self.termination is None else 2))
+
+    def choose(
+        self,
+        draws: tuple[Float[Array, ""], ...],
+        x: Float[Array, "O"],
+        m: Float[Array, "Z"],
+        previous: Int[Array, ""],
+    ) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        """Skill and action, as a pure function of the random numbers."""
+        planes = self.partition.num_planes
+        psi = self.psi(x, m)
+        skill = self.partition.choose(draws[:planes], psi)
+        if self.termination is not None:
+            kept = draws[planes + 1] < jnp.exp(self.log_stay(self.partition.log_probs(psi), previous))
+            skill = jnp.where(kept, previous, skill)
+        sigma = jnp.exp(self.skills.log_probs_of(skill, self.phi(x, m), self.phi.constant))
+        return skill, pick(draws[planes], sigma)
+
+    def sample(
+        self, key: Key, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""] | int = NO_SKILL
+    ) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        return self.choose(self.draws(key), x, m, jnp.asarray(previous, jnp.int32))
+
+    def log_stay(self, log_p: Float[Array, "S"], previous: Int[Array, ""]) -> Float[Array, ""]:
+        """log of the probability that the skill in force is kept without a new draw."""
+        kept = jnp.log1p(-self.termination) + row(log_p, previous)
+        return jnp.where(previous == NO_SKILL, -jnp.inf, kept)
+
+    def skill_log_probs(
+        self, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""] | int = NO_SKILL
+    ) -> Float[Array, "S"]:
+        """log P(i | x, m, previous skill); without commitment this is log p(i | x, m)."""
+        log_p = self.partition.log_probs(self.psi(x, m))
+        if self.termination is None:
+            return log_p
+        log_stay = self.log_stay(log_p, jnp.asarray(previous, jnp.int32))
+        anew = jnp.log1p(-jnp.exp(log_stay)) + log_p
+        return jnp.where(jnp.arange(self.num_skills) == previous, jnp.logaddexp(anew, log_stay), anew)
+
+    def action_log_probs(
+        self, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""] | int = NO_SKILL
+    ) -> Float[Array, "A"]:
+        """log pi(a | x, m), the skill summed out."""
+        log_sigma = self.skills.log_probs(self.phi(x, m))
+        return jax.nn.logsumexp(self.skill_log_probs(x, m, previous)[:, None] + log_sigma, axis=0)
+
+    def log_prob(
+        self,
+        x: Float[Array, "O"],
+        m: Float[Array, "Z"],
+        skill: Int[Array, ""],
+        action: Int[Array, ""],
+        previous: Int[Array, ""] | int = NO_SKILL,
+    ) -> Float[Array, ""]:
+        """Z of the paper: log of the joint probability of the skill and the action."""
+        return self.skill_log_probs(x, m, previous)[skill] + self.skills.log_probs(self.phi(x, m))[skill, action]

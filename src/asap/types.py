@@ -1,0 +1,43 @@
+"""Data that flows between the parts. Batch axes come last, so that each field is a stack of flat arrays."""
+
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Bool, Float, Int
+
+State = Any  # An environment's own pytree.
+Task = Any  # A pytree of task parameters: one MDP m.
+
+
+class Timestep(NamedTuple):
+    """What one transition of an environment gives, before time limit and auto-reset."""
+
+    state: State
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+
+
+class Transition(NamedTuple):
+    """One step of a generalized trajectory g = (x, i, a, r, x', m), with both kinds of end kept apart."""
+
+    observation: Float[Array, "O *batch"]
+    descriptor: Float[Array, "Z *batch"]
+    previous_skill: Int[Array, "*batch"]
+    skill: Int[Array, "*batch"]
+    action: Int[Array, "*batch"]
+    reward: Float[Array, "*batch"]
+    terminated: Bool[Array, "*batch"]
+    truncated: Bool[Array, "*batch"]
+    next_observation: Float[Array, "O *batch"]  # The true one: the final observation where the episode ended.
+
+    @property
+    def ended(self) -> Bool[Array, "*batch"]:
+        return self.terminated | self.truncated
+
+
+class EpisodeTotals(NamedTuple):
+    """Sums over completed episodes, per task, so that they can be added over lanes, updates and workers."""
+
+    episodes: Int[Array, "*batch"]
+    returns: Float[Array, "*batch"]  # Undiscounted: what learning curves show.
+    successes: Int[Array, "*batch"]
+    steps: Int[Array, "*batch"]
