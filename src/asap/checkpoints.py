@@ -5,8 +5,8 @@
     payload   the tensors, whose length and SHA-256 stand in the manifest
 
 The seal covers the header, the header covers the payload: no bit can change unseen. The manifest travels inside the
-file, so a crash cannot leave half of a pair, and no file name is ever read from a file. Any safetensors reader opens it.
-Later formats keep the length, the opening and the seal, so that an old release can say which format it met.
+file, so a crash cannot leave half of a pair, and no file name is ever read from a file. Any safetensors reader opens
+the file. Later formats keep the length, the opening and the seal, so that an old release can name the format it met.
 """
 
 import contextlib
@@ -34,7 +34,9 @@ _SUFFIX = ".safetensors"
 _OPENING = b'{"__metadata__":{"seal":"'
 _SEALED_FROM = len(_OPENING) + 64
 # What safetensors reads back into numpy; it would also write others (bfloat16) that it cannot load.
-_DTYPES = {"bool", "float16", "float32", "float64", "complex64"} | {f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)}
+_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64".split()
+)
 
 
 class Checkpoint(NamedTuple):
@@ -54,10 +56,9 @@ class NewerFormat(Refused):
 
 def write(folder: Path, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], name: str = "ckpt") -> Path:
     """Saves generation `<name>-<step>` in `folder`: afterwards it is there in full, or the folder is as it was."""
-    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-        raise UserError("checkpoint", "step must be an integer >= 0", step, "count steps from 0")
+    data = seal(step, arrays, meta)
     path = Path(folder) / f"{name}-{step:06d}{_SUFFIX}"
-    replace(path, seal(step, arrays, meta))
+    replace(path, data)
     return path
 
 
@@ -71,7 +72,7 @@ def read(path: Path) -> Checkpoint:
 
 
 def newest(folder: Path, notice: Callable[[str], None], name: str = "ckpt") -> Checkpoint | None:
-    """The valid generation with the largest step, with a notice for each damaged later one; None if there never was one."""
+    """The valid generation with the largest step, and a notice for each damaged later one. None: nothing saved yet."""
     damaged = []
     for path in generations(folder, name):
         try:
@@ -91,7 +92,7 @@ def newest(folder: Path, notice: Callable[[str], None], name: str = "ckpt") -> C
 
 
 def prune(folder: Path, keep: int = 3, name: str = "ckpt") -> None:
-    """Removes what is older than the last `keep` generations. Damaged ones do not count, other names are not touched."""
+    """Removes what is older than the last `keep` generations of this name. Damaged ones do not count."""
     num_valid = 0
     for path in generations(folder, name):
         if num_valid >= keep:
@@ -106,12 +107,13 @@ def prune(folder: Path, keep: int = 3, name: str = "ckpt") -> None:
 def generations(folder: Path, name: str = "ckpt") -> list[Path]:
     """The files of one name, latest step first. Clocks and file times play no part."""
     try:
-        found = [(step, Path(folder, entry)) for entry in os.listdir(folder) if (step := _step_in(entry, name)) is not None]
+        entries = os.listdir(folder)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise RunError("checkpoint", f"cannot read: {error.strerror}", folder, "check the directory") from None
-    return [path for _, path in sorted(found, reverse=True)]
+    steps = {entry: step for entry in entries if (step := _step_in(entry, name)) is not None}
+    return [Path(folder, entry) for entry in sorted(steps, key=steps.__getitem__, reverse=True)]
 
 
 def remove_litter(folder: Path) -> None:
@@ -136,6 +138,8 @@ def seal(step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> bytes:
     """The bytes of a checkpoint file."""
     import safetensors.numpy
 
+    if not isinstance(step, int) or not 0 <= step < 10**18:
+        raise UserError("checkpoint", "step must be an int from 0", repr(step), "count steps with a Python int")
     blob = safetensors.numpy.save(_storable(arrays))
     start = 8 + struct.unpack("<Q", blob[:8])[0]
     tensors, payload = json.loads(blob[8:start]), blob[start:]
@@ -171,11 +175,13 @@ def replace(path: Path, data: bytes, field: str = "checkpoint") -> None:
             raise
     except OSError as error:
         what = f"cannot save: {error.strerror} (needs {len(data):,} bytes)"
-        raise RunError(field, what, path, "free space, then resume: the last checkpoint is intact") from None
+        remedy = "free space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make the directory writable"
+        hope = "then resume: the last checkpoint is intact" if field == "checkpoint" else "then try again"
+        raise RunError(field, what, path, f"{remedy}, {hope}") from None
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Opens a file for reading, but never a directory, a FIFO or a device, nor what a link leads to outside its folder."""
+    """Opens a file for reading, but no directory, FIFO or device, and nothing a link finds outside its folder."""
     try:
         if os.path.islink(path):
             folder, path = os.path.realpath(path.parent), Path(os.path.realpath(path, strict=True))
@@ -196,8 +202,7 @@ def _read(path: Path) -> Checkpoint:
             found = _load(file, os.fstat(file.fileno()).st_size)
         except OSError as error:
             raise Refused(f"cannot read: {error.strerror}") from None
-    name = path.name.partition("-")[0]
-    if _step_in(path.name, name) not in (None, found.step):
+    if any(_step_in(path.name, name) not in (None, found.step) for name in ("ckpt", "best")):
         raise Refused(f"holds step {found.step}")
     return found
 
@@ -242,7 +247,7 @@ def _manifest(header: bytes) -> dict[str, Any]:
     try:
         manifest = json.loads(json.loads(header)["__metadata__"]["manifest"])
         if manifest["format"] > FORMAT:
-            raise NewerFormat(f"written by format {manifest['format']}, this release reads <= {FORMAT}; upgrade")
+            raise NewerFormat(f"written by format {manifest['format']}, this release reads <= {FORMAT}")
         well_formed = all(type(manifest[key]) is kind for key, kind in types.items())
     except (LookupError, TypeError, ValueError, RecursionError):
         well_formed = False

@@ -127,7 +127,7 @@ def _walk(config: Any, prefix: str) -> Iterator[Setting]:
         key, kind, value = prefix + field.name, hints[field.name], getattr(config, field.name)
         if not dataclasses.is_dataclass(kind):
             yield Setting(key, kind, value, field.metadata.get("rules", Rules()))
-        elif isinstance(value, kind):
+        elif type(value) is kind:
             yield from _walk(value, key + ".")
         else:
             raise UserError(key, f"must be a {kind.__name__}", _shown(value), f"give {kind.__name__}(...)")
@@ -325,17 +325,17 @@ def _find(name: str, value: Any, schema: _Schema, where: str = "", short: bool =
 
 
 def _nearest(name: str, known: tuple[str, ...], sections: tuple[str, ...]) -> str:
-    """The cure for a wrong name: a slip in the whole name, or a good key in the wrong section."""
+    """The cure for a wrong name. The last part decides: a slip in it, or a good one in the wrong section."""
+    section, _, tail = name.rpartition(".")
 
     def likeness(full: str) -> tuple[float, float]:
-        whole = difflib.SequenceMatcher(None, name, full).ratio()
-        tail = difflib.SequenceMatcher(None, name.rpartition(".")[2], full.rpartition(".")[2]).ratio()
-        return max(whole, tail), whole
+        tails = difflib.SequenceMatcher(None, tail, full.rpartition(".")[2]).ratio()
+        return tails, difflib.SequenceMatcher(None, name, full).ratio()
 
-    near = sorted((full for full in known if likeness(full)[0] >= 0.7), key=likeness, reverse=True)[:3]
+    near = sorted((full for full in known if likeness(full)[0] >= 0.6), key=likeness, reverse=True)[:3]
     if near:
         return f"did you mean {' or '.join(near)}?"
-    section = name.rpartition(".")[0] if name.rpartition(".")[0] in sections else ""
+    section = section if section in sections else ""
     beside = [full for full in dict.fromkeys(known + sections) if full.rpartition(".")[0] == section]
     return f"known here: {', '.join(beside)}"
 
@@ -394,7 +394,7 @@ def _read_text(path: Path) -> str:
     if len(data) > MAX_FILE_BYTES:
         raise UserError(str(path), "is too large", f"over {MAX_FILE_BYTES} bytes", "give the path of a TOML file")
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         got = f"byte 0x{data[error.start]:02x}"
@@ -404,17 +404,21 @@ def _read_text(path: Path) -> str:
 def _syntax_error(path: Path, text: str, error: Exception) -> UserError:
     reason = "nested too deeply" if isinstance(error, RecursionError) else re.sub(r" \(at .*|;.*", "", str(error))
     at = re.search(r"\(at line (\d+)", str(error))
-    line = int(at[1]) if at else next((line for line, part in _statements(text) if not _is_toml(part)), 1)
+    line = int(at[1]) if at else _bad_line(text)
     got = _shown(text.split("\n")[line - 1].strip())
-    return UserError(f"{path} line {line}", f"is not TOML: {reason}", got, "write key = value, with text in quotes")
+    cure = "write each key once, as key = value, with text in quotes"
+    return UserError(f"{path} line {line}", f"is not TOML: {reason}", got, cure)
 
 
-def _is_toml(text: str) -> bool:
-    try:
-        tomllib.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+def _bad_line(text: str) -> int:
+    """Where the first statement starts that is wrong by itself; else the last one (it repeats a key, say)."""
+    line = 1
+    for line, statement in _statements(text):
+        try:
+            tomllib.loads(statement)
+        except (ValueError, RecursionError):
+            break
+    return line
 
 
 def _assignments(text: str, sections: tuple[str, ...]) -> Iterator[tuple[int, str, Any]]:

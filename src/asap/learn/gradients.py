@@ -12,6 +12,7 @@ for the same thing, a sum over samples of weight times score, and differs only i
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -29,6 +30,14 @@ class Parameters(NamedTuple):
 
     theta: Float[Array, "S A D"]
     beta: Float[Array, "K F"]
+
+
+def parameters_of(policy: ASAPPolicy) -> Parameters:
+    return Parameters(policy.skills.theta, policy.partition.beta)
+
+
+def with_parameters(policy: ASAPPolicy, parameters: Parameters) -> ASAPPolicy:
+    return eqx.tree_at(lambda p: (p.skills.theta, p.partition.beta), policy, tuple(parameters))
 
 
 class Score(NamedTuple):

@@ -1,0 +1,121 @@
+"""Every setting of a run, said once, with its sentence."""
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from asap.settings import setting
+
+LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")
+GRADIENTS = ("sampled", "marginal")
+BASES = ("linear", "polynomial", "fourier", "rbf")
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """What the policy can express."""
+
+    hyperplanes: int = setting(1, "K: number of hyperplanes; there are 2^K skills.", low=1)
+    alpha_beta: float = setting(20.0, "Sharpness of the hyperplanes (paper: 20 in the rooms).", above=0.0)
+    alpha_theta: float = setting(1.0, "Sharpness of the skills (paper: 1 in the rooms).", above=0.0)
+    basis: str | None = setting(None, "psi under the hyperplanes; default: the task's own.", choices=BASES)
+    inputs: tuple[str, ...] = setting((), "Observations that psi sees, by name; default: the task's own.")
+    degree: int = setting(2, "Degree of the polynomial basis.", low=1, high=6)
+    frequencies: tuple[tuple[float, ...], ...] = setting((), "Fourier: one frequency vector per feature.")
+    centres: int = setting(4, "RBF: centres per input, on a grid.", low=2, high=20)
+    bias: bool | None = setting(None, "Fourier and RBF: a constant feature; default: none for the task's own psi.")
+    task_features: str = setting(
+        "auto",
+        "How the task descriptor enters psi; auto: interactions when several tasks are trained together.",
+        choices=("auto", "none", "additive", "interactions"),
+    )
+    skills: str = setting(
+        "constant", "Skills: one action distribution each, or logits linear in psi's inputs.", choices=("constant", "linear")
+    )
+    termination: float | None = setting(
+        None, "Commit to a skill; this is the chance per step to choose anew inside its region.", low=0.0, high=1.0
+    )
+    start: str = setting(
+        "misspecified", "Partition at the start: the task's wrong one, or random.", choices=("misspecified", "random")
+    )
+
+
+@dataclass(frozen=True)
+class LearnConfig:
+    """How it learns."""
+
+    learner: str = setting("ppo", "Update rule.", choices=LEARNERS)
+    gradient: str = setting("marginal", "Score: of the sampled skill, or with the skill summed out.", choices=GRADIENTS)
+    step_size_theta: float | None = setting(None, "Step size of the skills; default: the learner's own.", low=0.0)
+    step_size_beta: float | None = setting(None, "Step size of the hyperplanes; default: the learner's own.", low=0.0)
+    schedule: str = setting(
+        "constant", "Step sizes over updates n: constant, or eta / (1 + n / scale)^power.", choices=("constant", "robbins-monro")
+    )
+    schedule_scale: float = setting(50.0, "Robbins-Monro: updates until the step sizes begin to fall.", above=0.0)
+    schedule_power: float = setting(0.7, "Robbins-Monro: above 0.5 and up to 1.", above=0.5, high=1.0)
+    optimizer: str | None = setting(None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd"))
+    lanes: int = setting(32, "Episodes played at the same time.", low=1)
+    window: int = setting(128, "Steps per lane and update (all learners but reinforce).", low=1)
+    batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2)
+    baseline: str = setting(
+        "mean", "reinforce: subtract the mean return of the other episodes, or nothing (Algorithm 1).", choices=("mean", "none")
+    )
+    epochs: int = setting(8, "Passes over each batch (ppo).", low=1)
+    clip: float = setting(0.2, "Probability ratios beyond 1 +- clip get no gradient (ppo).", above=0.0)
+    damping: float = setting(0.001, "Added to the diagonal of the Fisher matrix (natural).", above=0.0)
+    discount: float | None = setting(None, "gamma; default: the task's own.", low=0.0, high=1.0)
+    trace: float = setting(0.95, "lambda of the advantages: 0 trusts the critic, 1 the returns.", low=0.0, high=1.0)
+    entropy: float = setting(0.1, "Weight of the entropy of the actions.", low=0.0)
+    usage_weight: float = setting(0.1, "Weight of the penalty on skills that are used less than the floor.", low=0.0)
+    usage_floor: float = setting(0.2, "Share of the steps below which a skill counts as unused, times 2 / 2^K.", low=0.0, high=0.5)
+    critic_features: int = setting(32, "Random Fourier features of the critic.", low=1, high=4096)
+    critic_length: float = setting(0.5, "Length scale of the critic, where the observation range is 2.", above=0.0)
+    critic_memory: float = setting(0.8, "Weight of the former batches in the critic's fit.", low=0.0, below=1.0)
+    convergence_window: int = setting(20, "Updates over which parameters are averaged by the convergence test.", low=1)
+    convergence_tolerance: float = setting(
+        0.01, "Converged when the average moves by less than this share of its norm; 0 never stops.", low=0.0
+    )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What is run, for how long, and what is recorded."""
+
+    tasks: tuple[str, ...] = setting((), "Names of the tasks.")
+    weights: tuple[float, ...] = setting((), "mu: weight of each task; default: equal.")
+    seed: int = setting(0, "First seed.", low=0, high=2**63 - 1)
+    seeds: int = setting(1, "Number of seeds, trained side by side.", low=1, high=10_000)
+    episodes: int = setting(4000, "Budget of each seed in completed episodes.", low=1)
+    chunk: int = setting(5, "Updates between two looks of the host: logging, checkpoints, signals.", low=1)
+    eval_episodes: int = setting(64, "Episodes of each evaluation during training, per task.", low=1)
+    final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1)
+    precision: str = setting("float32", "Floating point numbers.", choices=("float32", "float64"))
+
+
+@dataclass(frozen=True)
+class Config:
+    run: RunConfig = field(default_factory=RunConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    learn: LearnConfig = field(default_factory=LearnConfig)
+
+
+# Step sizes and optimizer of each learner where the config leaves them open.
+LEARNER_DEFAULTS = {
+    "reinforce": ("adam", 0.05, 0.05),
+    "actor-critic": ("adam", 0.05, 0.05),
+    "natural": ("sgd", 0.3, 0.3),
+    "ppo": ("adam", 0.05, 0.05),
+}
+
+
+def complete(config: Config) -> Config:
+    """The config with every open choice filled in, as it is run and recorded."""
+    optimizer, theta, beta = LEARNER_DEFAULTS[config.learn.learner]
+    learn = config.learn
+    learn = dataclasses.replace(
+        learn,
+        optimizer=learn.optimizer or optimizer,
+        step_size_theta=theta if learn.step_size_theta is None else learn.step_size_theta,
+        step_size_beta=beta if learn.step_size_beta is None else learn.step_size_beta,
+    )
+    weights = config.run.weights or (1.0,) * len(config.run.tasks)
+    return dataclasses.replace(config, learn=learn, run=dataclasses.replace(config.run, weights=weights))

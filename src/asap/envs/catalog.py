@@ -1,0 +1,123 @@
+"""The tasks that have a name, each with its oracle: how a policy starts misspecified, and what good looks like."""
+
+import difflib
+from dataclasses import dataclass
+
+from asap.envs.core import Env, TaskSet
+from asap.envs.rooms import FLIPPED_TWO_ROOMS, THREE_ROOMS, TWO_ROOMS, Rooms, read_map
+from asap.errors import UserError
+from asap.types import Task
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Mean undiscounted returns that results are read against; `asap tasks NAME --measure` makes them anew."""
+
+    misspecified: float  # The start: misspecified partition, uniform skills.
+    approx_optimal: float  # The approximately optimal partition, held fixed, with learned skills.
+    dp_optimal: float  # Dynamic programming over states and actions: beyond what a few constant skills can do.
+
+    @property
+    def near_optimal(self) -> float:
+        """95 % of the way from the misspecified start to the approximately optimal partition."""
+        return self.misspecified + 0.95 * (self.approx_optimal - self.misspecified)
+
+
+@dataclass(frozen=True)
+class NamedTask:
+    """A task with the features the paper gives it, the partition it starts from, and its references."""
+
+    name: str
+    summary: str
+    gymnasium_id: str
+    env: Env
+    task: Task
+    basis: str  # As in PolicyConfig.
+    inputs: tuple[str, ...]
+    frequencies: tuple[tuple[float, ...], ...]
+    misspecified: tuple[float, ...]  # beta of the first hyperplane.
+    approximate: tuple[float, ...]
+    reference: Reference
+
+
+# A vertical cut at the wall; the scale makes it a step rather than a slope (alpha_beta 20: from 10 % to 90 % in 0.04 m).
+_AT_THE_WALL = (-2.5, 5.0, 0.0)
+
+_TASKS = (
+    NamedTask(
+        name="two-rooms",
+        summary="2R: up through the door, then down to the goal",
+        gymnasium_id="asap/TwoRooms-v0",
+        env=Rooms(),
+        task=read_map(TWO_ROOMS),
+        basis="linear",
+        inputs=("x", "y"),
+        frequencies=(),
+        misspecified=(-0.5, 0.0, 1.0),
+        approximate=_AT_THE_WALL,
+        reference=Reference(-391.0, 53.0, 70.0),
+    ),
+    NamedTask(
+        name="flipped-two-rooms",
+        summary="flipped 2R: the mirror image of 2R, door below, goal above",
+        gymnasium_id="asap/FlippedTwoRooms-v0",
+        env=Rooms(),
+        task=read_map(FLIPPED_TWO_ROOMS),
+        basis="linear",
+        inputs=("x", "y"),
+        frequencies=(),
+        misspecified=(-0.5, 0.0, 1.0),
+        approximate=_AT_THE_WALL,
+        reference=Reference(-391.0, 53.0, 70.0),
+    ),
+    NamedTask(
+        name="three-rooms",
+        summary="3R: one skill is needed in two rooms that do not touch",
+        gymnasium_id="asap/ThreeRooms-v0",
+        env=Rooms(),
+        task=read_map(THREE_ROOMS),
+        basis="fourier",
+        inputs=("x", "y"),
+        frequencies=((3.0, 0.0),),
+        misspecified=(0.01,),
+        approximate=(1.0,),
+        reference=Reference(-399.0, 34.0, 50.0),
+    ),
+)
+
+
+def names() -> tuple[str, ...]:
+    return tuple(task.name for task in _TASKS)
+
+
+def find(name: str) -> NamedTask:
+    for task in _TASKS:
+        if task.name == name:
+            return task
+    near = difflib.get_close_matches(name, names(), 1, 0.4)
+    cure = f"did you mean '{near[0]}'?" if near else "see `asap tasks`"
+    raise UserError("task", "unknown task", repr(name), cure)
+
+
+def task_set(names_and_weights: tuple[tuple[str, float], ...]) -> TaskSet:
+    """mu over named tasks of one family; tasks whose shapes differ cannot share a policy."""
+    chosen = [find(name) for name, _ in names_and_weights]
+    first = chosen[0]
+    for other in chosen[1:]:
+        _require_same_shapes(first, other)
+    return TaskSet.of(first.env, {t.name: t.task for t in chosen}, tuple(weight for _, weight in names_and_weights))
+
+
+def _require_same_shapes(first: NamedTask, other: NamedTask) -> None:
+    def shapes(task: NamedTask) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+        spec = task.env.spec
+        return spec.observation_names, spec.action_names, task.env.descriptor(task.task).shape[0]
+
+    if type(first.env) is not type(other.env) or shapes(first) != shapes(other):
+        sizes = [f"{len(obs)} observations, {len(act)} actions, {z} task numbers" for obs, act, z in map(shapes, (first, other))]
+        raise UserError(
+            "tasks",
+            f"'{first.name}' ({sizes[0]}) and '{other.name}' ({sizes[1]}) cannot share one policy",
+            f"{first.name} {other.name}",
+            "train them apart, or choose tasks of one shape",
+        )

@@ -1,0 +1,156 @@
+"""Our named tasks as Gymnasium environments: one jitted call per step, around the same `env.step` that learning uses."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+from jaxtyping import Array, Float, Int
+
+from asap.envs.catalog import NamedTask, find
+from asap.envs.core import Spec
+from asap.envs.picture import draw_rooms
+from asap.envs.rooms import Position, Rooms
+from asap.keys import Key, fold
+from asap.types import State
+
+RENDER_FPS = 15
+
+
+class Running(NamedTuple):
+    """An episode under way. It stays on JAX's side of the border, so that a step converts one array and no more."""
+
+    key: Key  # Of the episode: its start is folded with 0, its t-th step with t.
+    elapsed: Int[Array, ""]
+    state: State
+
+
+class Programs(NamedTuple):
+    """The compiled functions of a task, shared by all its environments."""
+
+    begin: Callable[[Key, State | None], tuple[Running, Float[Array, "O"]]]
+    step: Callable[[Running, Int[Array, ""]], tuple[Running, Float[Array, "O+2"]]]
+
+
+@functools.cache
+def _compile(name: str) -> Programs:
+    named = find(name)
+    env, task = named.env, named.task
+
+    def begin(key: Key, start: State | None) -> tuple[Running, Float[Array, "O"]]:
+        state = env.reset(fold(key, 0), task) if start is None else start
+        return Running(key, jnp.int32(0), state), env.observe(state, task)
+
+    def step(running: Running, action: Int[Array, ""]) -> tuple[Running, Float[Array, "O+2"]]:
+        elapsed = running.elapsed + 1
+        after = env.step(fold(running.key, elapsed), running.state, action, task)
+        # Reward and end travel in the observation's array: each array that crosses to the host costs microseconds.
+        report = jnp.append(env.observe(after.state, task), jnp.stack([after.reward, after.terminated]))
+        return Running(running.key, elapsed, after.state), report
+
+    return Programs(jax.jit(begin), jax.jit(step))
+
+
+class TaskEnv(gymnasium.Env):
+    """A named task for Gymnasium; the time limit is the registration's, so `truncated` is never set here.
+
+    An episode is a function of one number drawn from `np_random` by `reset`. The option "start" of `reset`, for rooms,
+    places the agent: `env.reset(options={"start": (0.2, 0.5)})`.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}
+
+    def __init__(self, name: str, render_mode: str | None = None):
+        check_render_mode(render_mode)
+        self.named = find(name)
+        self.render_mode = render_mode
+        self.observation_space = observation_space(self.named.env.spec)
+        self.action_space = spaces.Discrete(self.named.env.spec.num_actions)
+        self._programs = _compile(name)
+        self._actions = [jnp.int32(action) for action in range(self.named.env.spec.num_actions)]
+        self._running: Running | None = None
+        self._ended = True
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        start = start_from(self.named, options)
+        self._running, observation = self._programs.begin(draw_key(self.np_random), start)
+        self._ended = False
+        return np.array(observation), {"success": False}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self._ended:
+            raise ResetNeeded("the episode has ended or was never started; call reset() before step()")
+        self._running, report = self._programs.step(self._running, self._action(action))
+        report = np.array(report)
+        self._ended = bool(report[-1])
+        return report[:-2], float(report[-2]), self._ended, False, {"success": self._ended}
+
+    def render(self) -> np.ndarray | None:
+        if self.render_mode is None:
+            gymnasium.logger.warn('render() draws nothing without a mode; make the env with render_mode="rgb_array"')
+            return None
+        if self._running is None:
+            raise ResetNeeded("there is nothing to draw yet; call reset() before render()")
+        return draw(self.named, self._running.state)
+
+    def _action(self, action: int) -> Int[Array, ""]:
+        """The action as an array that JAX has seen before, which saves its conversion."""
+        # An int needs no more than a comparison; `contains`, which takes NumPy's integers too, costs a microsecond.
+        if (type(action) is int and 0 <= action < len(self._actions)) or self.action_space.contains(action):
+            return self._actions[int(action)]
+        raise bad_action(action, self.named.env.spec)
+
+
+def observation_space(spec: Spec) -> spaces.Box:
+    return spaces.Box(np.float32(spec.observation_low), np.float32(spec.observation_high), dtype=np.float32)
+
+
+def draw_key(generator: np.random.Generator) -> Key:
+    """The root of an episode, or of a batch of them: one 63-bit number."""
+    seed = int(generator.integers(2**63))
+    return Key(np.uint32(seed >> 32), np.uint32(seed & 0xFFFFFFFF))
+
+
+def bad_action(action: Any, spec: Spec) -> ValueError:
+    names = ", ".join(f"{number} {name}" for number, name in enumerate(spec.action_names))
+    return ValueError(f"action: not one of the task's actions (got {action!r}); choose from {names}")
+
+
+def check_render_mode(render_mode: str | None) -> None:
+    if render_mode not in (None, *TaskEnv.metadata["render_modes"]):
+        raise ValueError(f"render_mode: unknown (got {render_mode!r}); choose 'rgb_array' or None")
+
+
+def start_from(named: NamedTask, options: dict[str, Any] | None) -> State | None:
+    """The state that the options of `reset` ask for; None is the task's own draw."""
+    known = {"start"} if isinstance(named.env, Rooms) else set()
+    unknown = set(options or {}) - known
+    if unknown:
+        raise ValueError(f"options: unknown option (got {unknown}); '{named.name}' takes {known or 'none'}")
+    return _position(options["start"], named.env.spec) if options else None
+
+
+def _position(start: Any, spec: Spec) -> Position:
+    try:
+        x, y = (np.float32(coordinate) for coordinate in start)
+    except (TypeError, ValueError):
+        x = y = np.float32("nan")
+    # Written so that NaN fails.
+    if not all(low <= c <= high for c, low, high in zip((x, y), spec.observation_low, spec.observation_high)):
+        raise ValueError(f"options: 'start' is not a point of the unit square (got {start!r}); give (x, y)")
+    return Position(x, y)
+
+
+def draw(named: NamedTask, state: State) -> np.ndarray:
+    """The picture of a moment."""
+    if not isinstance(named.env, Rooms):
+        raise NotImplementedError(f"render: '{named.name}' has no picture; only rooms can be drawn")
+    return draw_rooms(named.task, (float(state.x), float(state.y)))

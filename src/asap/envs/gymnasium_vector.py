@@ -1,0 +1,182 @@
+"""Many environments of a named task in one jitted call, as a Gymnasium vector environment."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from jaxtyping import Array, Float, Int
+
+from asap.envs.catalog import find
+from asap.envs.core import Env, Episode, Spec, TaskSet, advance, begin
+from asap.envs.gymnasium import TaskEnv, bad_action, check_render_mode, draw, draw_key, observation_space, start_from
+from asap.keys import Key, fold
+from asap.types import State, Task, Timestep
+
+
+class Limited(Env):
+    """An env with another time limit: `advance` reads the limit from the spec."""
+
+    env: Env
+    spec: Spec = eqx.field(static=True)
+
+    def reset(self, key: Key, task: Task) -> State:
+        return self.env.reset(key, task)
+
+    def noise(self, key: Key) -> Any:
+        return self.env.noise(key)
+
+    def transition(self, noise: Any, state: State, action: Int[Array, ""], task: Task) -> Timestep:
+        return self.env.transition(noise, state, action, task)
+
+    def observe(self, state: State, task: Task) -> Float[Array, "O"]:
+        return self.env.observe(state, task)
+
+    def descriptor(self, task: Task) -> Float[Array, "Z"]:
+        return self.env.descriptor(task)
+
+
+class Batch(NamedTuple):
+    """Episodes under way, one per environment. The batch is the last axis, as everywhere in the library."""
+
+    key: Key  # Of the `reset`; draws are folded with the environment's index, then with the step and their purpose.
+    elapsed: Int[Array, ""]
+    episodes: Episode
+
+
+class Report(NamedTuple):
+    """What a step tells the host, with the batch as the first axis, as Gymnasium wants it."""
+
+    observation: Float[Array, "N O"]  # Of the new episode where one ended.
+    final_observation: Float[Array, "N O"]
+    outcome: Float[Array, "3 N"]  # Reward, terminated, truncated.
+
+
+class Programs(NamedTuple):
+    """The compiled functions of a batch, shared by all batches of that task, size and time limit."""
+
+    begin: Callable[[Key, State | None], tuple[Batch, Float[Array, "N O"]]]
+    step: Callable[[Batch, Int[Array, "N"]], tuple[Batch, Report]]
+
+
+@functools.cache
+def _compile(name: str, num_envs: int, max_episode_steps: int) -> Programs:
+    named = find(name)
+    env = Limited(named.env, dataclasses.replace(named.env.spec, horizon=max_episode_steps))
+    tasks = TaskSet.of(env, {name: named.task})
+    lanes = jnp.arange(num_envs)
+
+    def observe(episodes: Episode) -> Float[Array, "N O"]:
+        return jax.vmap(lambda state: env.observe(state, named.task), -1)(episodes.state)
+
+    def begin_all(key: Key, start: State | None) -> tuple[Batch, Float[Array, "N O"]]:
+        def one(lane: Int[Array, ""]) -> Episode:
+            episode = begin(tasks, fold(fold(key, lane), 0, 1), fold(fold(key, lane), 0, 2))
+            return episode if start is None else episode._replace(state=start)
+
+        batch = Batch(key, jnp.int32(0), jax.vmap(one, out_axes=-1)(lanes))
+        return batch, observe(batch.episodes)
+
+    def step(batch: Batch, actions: Int[Array, "N"]) -> tuple[Batch, Report]:
+        elapsed = batch.elapsed + 1
+
+        def one(lane: Int[Array, ""], episode: Episode, action: Int[Array, ""]):
+            noise, reset, task = (fold(fold(batch.key, lane), elapsed, purpose) for purpose in range(3))
+            return advance(tasks, env.noise(noise), reset, task, episode, action)
+
+        episodes, outcome = jax.vmap(one, in_axes=-1, out_axes=-1)(lanes, batch.episodes, actions)
+        summary = jnp.stack([outcome.reward, outcome.terminated, outcome.truncated])
+        report = Report(observe(episodes), outcome.next_observation.T, summary)
+        return Batch(batch.key, elapsed, episodes), report
+
+    return Programs(jax.jit(begin_all), jax.jit(step))
+
+
+class TaskVectorEnv(VectorEnv):
+    """`num_envs` environments of a named task, stepped together.
+
+    Autoreset is SAME_STEP: the step that ends an episode returns the first observation of the next one, and the infos
+    keep the true last observation as "final_obs" and the last info as "final_info", as `SyncVectorEnv` does it.
+    The time limit is kept here, because Gymnasium wraps no TimeLimit around a vector entry point.
+    """
+
+    metadata = {**TaskEnv.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(
+        self, name: str, num_envs: int = 1, max_episode_steps: int | None = None, render_mode: str | None = None
+    ):
+        check_render_mode(render_mode)
+        self.named = find(name)
+        spec = self.named.env.spec
+        max_episode_steps = spec.horizon if max_episode_steps is None else max_episode_steps
+        if max_episode_steps < 1 or num_envs < 1:
+            got = f"max_episode_steps={max_episode_steps}, num_envs={num_envs}"
+            raise ValueError(f"max_episode_steps and num_envs: must be at least 1 (got {got})")
+        self.num_envs = num_envs
+        self.render_mode = render_mode
+        self.single_observation_space = observation_space(spec)
+        self.single_action_space = spaces.Discrete(spec.num_actions)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._programs = _compile(name, num_envs, max_episode_steps)
+        self._batch: Batch | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begins new episodes everywhere. One seed is enough: the environments differ by their index."""
+        super().reset(seed=seed)
+        start = start_from(self.named, options)
+        self._batch, observation = self._programs.begin(draw_key(self.np_random), start)
+        return np.array(observation), self._infos()
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        if self._batch is None:
+            raise ResetNeeded("no episode was started; call reset() before step()")
+        self._batch, report = self._programs.step(self._batch, self._check(actions))
+        observation, final, (reward, terminated, truncated) = (np.array(part) for part in report)
+        terminated, truncated = terminated > 0, truncated > 0
+        return observation, reward, terminated, truncated, self._infos() | _final_infos(final, terminated, truncated)
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        if self.render_mode is None:
+            return None
+        if self._batch is None:
+            raise ResetNeeded("there is nothing to draw yet; call reset() before render()")
+        states = jax.tree.map(np.asarray, self._batch.episodes.state)
+        return tuple(draw(self.named, jax.tree.map(lambda leaf: leaf[..., i], states)) for i in range(self.num_envs))
+
+    def _check(self, actions: np.ndarray) -> np.ndarray:
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_envs,):
+            raise ValueError(f"actions: one per environment is needed (got shape {actions.shape}); give {self.num_envs}")
+        if actions.dtype.kind not in "iu":
+            raise ValueError(f"actions: must be integers (got {actions.dtype})")
+        wrong = (actions < 0) | (actions >= self.single_action_space.n)
+        if wrong.any():
+            raise bad_action(int(actions[wrong][0]), self.named.env.spec)
+        return actions.astype(np.int32)
+
+    def _infos(self) -> dict[str, Any]:
+        """Every environment is inside an episode, so none has succeeded; what has ended speaks in "final_info"."""
+        return {"success": np.zeros(self.num_envs, bool), "_success": np.ones(self.num_envs, bool)}
+
+
+def _final_infos(final: np.ndarray, terminated: np.ndarray, truncated: np.ndarray) -> dict[str, Any]:
+    """The keys of ended episodes, each with Gymnasium's mask ("_" before the key) of the environments it is about."""
+    ended = terminated | truncated
+    if not ended.any():
+        return {}
+    final_obs = np.full(len(ended), None, object)
+    for index in np.flatnonzero(ended):
+        final_obs[index] = final[index]
+    final_info = {"success": terminated.copy(), "_success": ended.copy()}
+    return {"final_obs": final_obs, "_final_obs": ended, "final_info": final_info, "_final_info": ended.copy()}

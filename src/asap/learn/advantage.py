@@ -1,0 +1,72 @@
+"""The critic and the advantages. Truncation is bootstrapped, termination is not.
+
+The critic is linear in random Fourier features of observation and task descriptor, fitted by least squares. A closed
+form has no step size to tune, costs one pass over the batch where a network takes many, and keeps its memory of former
+batches in two sums that decay.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from asap.envs.core import TaskSet
+from asap.keys import Key, as_jax
+from asap.types import Transition
+
+
+class Critic(eqx.Module):
+    """V(x, m) = w^T [1, cos(W [x, m] + b)]."""
+
+    frequencies: Float[Array, "F n"]
+    phases: Float[Array, "F"]
+    weights: Float[Array, "G"]
+    gram: Float[Array, "G G"]
+    moment: Float[Array, "G"]
+
+    def features(self, x: Float[Array, "O N"], m: Float[Array, "Z N"]) -> Float[Array, "G N"]:
+        waves = jnp.cos(self.frequencies @ jnp.concatenate([x, m]) + self.phases[:, None])
+        return jnp.concatenate([jnp.ones_like(waves[:1]), waves])
+
+
+def new_critic(tasks: TaskSet, key: Key, num_features: int, length_scale: float) -> Critic:
+    """Frequencies for inputs scaled to [-1, 1]; `length_scale` is the distance over which values may differ."""
+    spec = tasks.env.spec
+    low, high = jnp.asarray(spec.observation_low), jnp.asarray(spec.observation_high)
+    descriptor_size = tasks.env.descriptor(tasks[0]).shape[0]
+    scale = jnp.concatenate([2 / (high - low), jnp.ones(descriptor_size)])
+    centre = jnp.concatenate([(high + low) / 2, jnp.zeros(descriptor_size)])
+    wave_key, phase_key = jax.random.split(as_jax(key))
+    frequencies = jax.random.normal(wave_key, (num_features, len(scale))) * scale / length_scale
+    phases = jax.random.uniform(phase_key, (num_features,), maxval=2 * jnp.pi) - frequencies @ centre
+    size = num_features + 1
+    return Critic(frequencies, phases, jnp.zeros(size), jnp.zeros((size, size)), jnp.zeros(size))
+
+
+def fit(
+    critic: Critic, features: Float[Array, "G N"], targets: Float[Array, "N"], memory: float, ridge: float
+) -> Critic:
+    """Ridge regression of the targets on the features; former batches count with weight memory^age."""
+    gram = memory * critic.gram + features @ features.T / targets.shape[0]
+    moment = memory * critic.moment + features @ targets / targets.shape[0]
+    weights = jnp.linalg.solve(gram + ridge * jnp.eye(gram.shape[0]), moment)
+    return eqx.tree_at(lambda c: (c.weights, c.gram, c.moment), critic, (weights, gram, moment))
+
+
+def lambda_advantages(
+    batch: Transition,
+    values: Float[Array, "T L"],
+    next_values: Float[Array, "T L"],
+    discount: float,
+    decay: float,
+) -> Float[Array, "T L"]:
+    """A_t = delta_t + gamma lambda (1 - ended_t) A_{t+1}, delta_t = r_t + gamma (1 - terminated_t) V(x'_t) - V(x_t)."""
+    deltas = batch.reward + discount * jnp.where(batch.terminated, 0.0, next_values) - values
+
+    def body(advantage: Float[Array, "L"], step: tuple[Float[Array, "L"], Array]):
+        delta, ended = step
+        advantage = delta + discount * decay * jnp.where(ended, 0.0, advantage)
+        return advantage, advantage
+
+    last = jnp.zeros(values.shape[-1])
+    return jax.lax.scan(body, last, (deltas, batch.ended), reverse=True)[1]

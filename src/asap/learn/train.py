@@ -1,0 +1,180 @@
+"""The one loop: play, judge, improve, in compiled chunks of updates over all seeds at once."""
+
+import functools
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from asap.config import Config
+from asap.envs.catalog import NamedTask
+from asap.envs.core import TaskSet
+from asap.evaluate import evaluate
+from asap.keys import Key, fold, root
+from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
+from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
+from asap.learn.gradients import Parameters, parameters_of
+from asap.learn.regularize import Regularity
+from asap.learn.rollout import Lane, add, no_episodes, play_window, start_lanes
+from asap.learn.scored_episodes import play_scored
+from asap.learn.updates import UPDATES, Diagnostics, Step, ascend, norms, optimizer_of
+from asap.policy.build import build_policy
+from asap.policy.policy import ASAPPolicy
+from asap.types import EpisodeTotals
+
+# Ids folded into a seed's key, one stream per purpose.
+_POLICY, _CRITIC, _LANES, _PLAY, _EVALUATE = range(5)
+CRITIC_RIDGE = 1e-3
+
+
+class TrainState(eqx.Module):
+    """All that a seed's training carries from one update to the next; saved whole, so a resumed run loses nothing."""
+
+    policy: ASAPPolicy
+    critic: Critic
+    optimizer: optax.OptState
+    lanes: Lane
+    monitor: Monitor
+    totals: EpisodeTotals  # Per task, since the start.
+    iteration: Int[Array, ""]
+    env_steps: Int[Array, ""]
+    spoiled: Bool[Array, ""]  # A gradient was not finite; it was not applied, and the seed has stopped.
+
+
+class Metrics(NamedTuple):
+    """One update of one seed, as it is logged."""
+
+    totals: EpisodeTotals  # Of the episodes that ended in this update.
+    cumulative_episodes: Int[Array, ""]
+    env_steps: Int[Array, ""]
+    active: Bool[Array, ""]
+    diagnostics: Diagnostics
+    explained_variance: Float[Array, ""]
+    movement: Float[Array, ""]
+    evaluated_return: Float[Array, "M"]
+    evaluated_success: Float[Array, "M"]
+
+
+def init(config: Config, named: tuple[NamedTask, ...], tasks: TaskSet, key: Key) -> TrainState:
+    """One seed before its first update."""
+    policy = build_policy(config.policy, named, fold(key, _POLICY))
+    return TrainState(
+        policy=policy,
+        critic=new_critic(tasks, fold(key, _CRITIC), config.learn.critic_features, config.learn.critic_length),
+        optimizer=optimizer_of(config.learn).init(parameters_of(policy)),
+        lanes=start_lanes(tasks, fold(key, _LANES), config.learn.lanes),
+        monitor=start_monitor(parameters_of(policy)),
+        totals=no_episodes(tasks.size),
+        iteration=jnp.int32(0),
+        env_steps=jnp.int32(0),
+        spoiled=jnp.bool_(False),
+    )
+
+
+def is_active(config: Config, state: TrainState) -> Bool[Array, ""]:
+    """Neither out of budget, nor converged, nor spoiled."""
+    has_budget = state.totals.episodes.sum() < config.run.episodes
+    return has_budget & ~has_converged(state.monitor, config.learn.convergence_tolerance) & ~state.spoiled
+
+
+def update(config: Config, tasks: TaskSet, key: Key, state: TrainState) -> tuple[TrainState, Metrics]:
+    """Play, judge, improve. A seed that is no longer active stays as it is."""
+    improve = improve_by_episodes if config.learn.learner == "reinforce" else improve_by_windows
+    step, critic, lanes, totals, explained = improve(config, tasks, fold(key, _PLAY, state.iteration), state)
+    finite = all_finite(step.policy) & all_finite(step.optimizer) & all_finite(critic)
+    env_steps = totals.steps.sum() if config.learn.learner == "reinforce" else config.learn.lanes * config.learn.window
+    after = TrainState(
+        policy=step.policy,
+        critic=critic,
+        optimizer=step.optimizer,
+        lanes=lanes,
+        monitor=watch(state.monitor, parameters_of(step.policy), config.learn.convergence_window),
+        totals=add(state.totals, totals),
+        iteration=state.iteration + 1,
+        env_steps=state.env_steps + env_steps,
+        spoiled=state.spoiled,
+    )
+    active = is_active(config, state)
+    kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
+    after = jax.tree.map(lambda new, old: jnp.where(active & finite, new, old), after, kept)
+    evaluated = [
+        evaluate(after.policy, tasks.only(name), fold(fold(key, _EVALUATE, state.iteration), i), config.run.eval_episodes)
+        for i, name in enumerate(tasks.names)
+    ]
+    return after, Metrics(
+        totals=totals,
+        cumulative_episodes=after.totals.episodes.sum(),
+        env_steps=after.env_steps,
+        active=active,
+        diagnostics=step.diagnostics,
+        explained_variance=explained,
+        movement=after.monitor.movement,
+        evaluated_return=jnp.stack([e.returns.mean() for e in evaluated]),
+        evaluated_success=jnp.stack([e.success.mean() for e in evaluated]),
+    )
+
+
+def all_finite(tree) -> Bool[Array, ""]:
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return functools.reduce(jnp.logical_and, [jnp.isfinite(leaf).all() for leaf in leaves], jnp.bool_(True))
+
+
+def improve_by_windows(config: Config, tasks: TaskSet, key: Key, state: TrainState):
+    """The actor-critic family: a window of every lane, advantages from the critic, then the update rule."""
+    learn = config.learn
+    discount = tasks.env.spec.discount if learn.discount is None else learn.discount
+    lanes, window, totals = play_window(state.policy, tasks, state.lanes, key, learn.window)
+    batch = jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-2], -1), window)
+    features = state.critic.features(batch.observation, batch.descriptor)
+    next_features = state.critic.features(batch.next_observation, batch.descriptor)
+    shape = (learn.window, learn.lanes)
+    values = (state.critic.weights @ features).reshape(shape)
+    next_values = (state.critic.weights @ next_features).reshape(shape)
+    advantages = lambda_advantages(window, values, next_values, discount, learn.trace)
+    targets = (advantages + values).ravel()
+    explained = 1 - jnp.var(advantages) / (jnp.var(targets) + 1e-8)
+    critic = fit(state.critic, features, targets, learn.critic_memory, CRITIC_RIDGE)
+    step = UPDATES[learn.learner](learn, state.policy, batch, standardize(advantages.ravel()), state.optimizer, state.iteration)
+    return step, critic, lanes, totals, explained
+
+
+def standardize(advantages: Float[Array, "N"]) -> Float[Array, "N"]:
+    """Mean 0, deviation 1; all equal (no signal) gives zeros."""
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-6)
+
+
+def improve_by_episodes(config: Config, tasks: TaskSet, key: Key, state: TrainState):
+    """REINFORCE (Algorithm 1): complete episodes, whole return times whole score."""
+    learn = config.learn
+    discount = tasks.env.spec.discount if learn.discount is None else learn.discount
+    played = play_scored(state.policy, tasks, key, learn.lanes, learn.batch_episodes, learn.gradient, discount)
+    count = played.totals.episodes.sum().astype(jnp.float32)
+    gradient = jax.tree.map(lambda leaf: leaf / count, played.weighted)
+    if learn.baseline == "mean":
+        # The mean return of the other episodes, so that the estimate stays unbiased: a factor n / (n - 1).
+        mean = played.returns / count
+        gradient = jax.tree.map(
+            lambda weighted, plain: (weighted - mean * plain / count) * count / (count - 1), gradient, played.plain
+        )
+    policy, optimizer = ascend(learn, state.policy, gradient, state.optimizer, state.iteration)
+    nothing = Regularity(jnp.float32(jnp.nan), jnp.full(state.policy.num_skills, jnp.nan))
+    diagnostics = Diagnostics(*norms(gradient), jnp.float32(jnp.nan), jnp.float32(0), nothing)
+    return Step(policy, optimizer, diagnostics), state.critic, state.lanes, played.totals, jnp.float32(jnp.nan)
+
+
+class Trainer:
+    """Training of all seeds of a config: `start`, then `advance` chunk by chunk; each is compiled once."""
+
+    def __init__(self, config: Config, named: tuple[NamedTask, ...], tasks: TaskSet):
+        self.config, self.named, self.tasks = config, named, tasks
+        self.keys = jax.tree.map(lambda *words: jnp.stack(words), *(root(config.run.seed + s) for s in range(config.run.seeds)))
+        self.start = eqx.filter_jit(jax.vmap(lambda key: init(config, named, tasks, key)))
+        self.advance = eqx.filter_jit(self._advance, donate="all-except-first")
+
+    def _advance(self, keys: Key, states: TrainState) -> tuple[TrainState, Metrics]:
+        """`chunk` updates of every seed; metrics have axes (chunk, seeds, ...)."""
+        step = jax.vmap(lambda key, state: update(self.config, self.tasks, key, state))
+        return jax.lax.scan(lambda states, _: step(keys, states), states, None, length=self.config.run.chunk)

@@ -1,0 +1,118 @@
+"""A policy from its configuration, bounded by memory before anything is allocated."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from asap.config import Config, PolicyConfig
+from asap.envs.catalog import NamedTask
+from asap.errors import UserError
+from asap.features import RBF, Basis, Features, Fourier, Polynomial
+from asap.keys import Key, as_jax
+from asap.policy.partition import Partition
+from asap.policy.policy import ASAPPolicy
+from asap.policy.skills import GibbsSkills
+
+START_SCALE = 0.01  # Skills start near uniform: symmetric ones would get equal gradients and never part.
+
+
+def build_policy(config: PolicyConfig, tasks: tuple[NamedTask, ...], key: Key) -> ASAPPolicy:
+    """A fresh policy at its misspecified start; the first task decides what is left open."""
+    psi, phi = build_psi(config, tasks), build_phi(config, tasks)
+    descriptor_size = tasks[0].env.descriptor(tasks[0].task).shape[0]
+    num_psi, num_phi = psi.size(descriptor_size), phi.size(descriptor_size)
+    skills_key, planes_key = jax.random.split(as_jax(key))
+    shape = (2**config.hyperplanes, tasks[0].env.spec.num_actions, num_phi)
+    theta = START_SCALE * jax.random.normal(skills_key, shape)
+    beta = _start_planes(config, tasks[0], planes_key, num_psi)
+    return ASAPPolicy(
+        Partition(beta, jnp.float32(config.alpha_beta)),
+        GibbsSkills(theta, jnp.float32(config.alpha_theta)),
+        psi,
+        phi,
+        config.termination,
+    )
+
+
+def _start_planes(config: PolicyConfig, task: NamedTask, key: jax.Array, size: int) -> jax.Array:
+    """The task's misspecified plane first, where psi is the task's own; further planes are random."""
+    beta = jax.random.normal(key, (config.hyperplanes, size)) * 0.5
+    own = config.basis in (None, task.basis) and not config.inputs and not config.frequencies
+    if config.start == "misspecified" and own and len(task.misspecified) <= size:
+        first = jnp.zeros(size).at[: len(task.misspecified)].set(jnp.asarray(task.misspecified))
+        beta = beta.at[0].set(first)
+    return beta
+
+
+def build_psi(config: PolicyConfig, tasks: tuple[NamedTask, ...]) -> Features:
+    spec = tasks[0].env.spec
+    inputs = _input_indices(config, tasks[0])
+    low, high = (np.asarray([bounds[j] for j in inputs]) for bounds in (spec.observation_low, spec.observation_high))
+    task_features = config.task_features
+    if task_features == "auto":
+        task_features = "interactions" if len(tasks) > 1 else "none"
+    return Features.of(_basis(config, tasks[0], low, high), inputs, task_features)
+
+
+def build_phi(config: PolicyConfig, tasks: tuple[NamedTask, ...]) -> Features:
+    inputs = _input_indices(config, tasks[0])
+    return Features.of(Polynomial(0 if config.skills == "constant" else 1), inputs)
+
+
+def _basis(config: PolicyConfig, task: NamedTask, low: np.ndarray, high: np.ndarray) -> Basis:
+    kind = config.basis or task.basis
+    if kind == "linear":
+        return Polynomial(1)
+    if kind == "polynomial":
+        return Polynomial(config.degree)
+    if kind == "fourier":
+        return _fourier(config, task, len(low))
+    axes = [np.linspace(a, b, config.centres) for a, b in zip(low, high)]
+    centres = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(low))
+    width = float(np.mean((high - low) / (config.centres - 1)))
+    return RBF(jnp.asarray(centres, jnp.float32), width, config.bias is not False)
+
+
+def _fourier(config: PolicyConfig, task: NamedTask, num_inputs: int) -> Fourier:
+    frequencies = config.frequencies or task.frequencies
+    if not frequencies:
+        raise UserError("policy.frequencies", "the fourier basis needs at least one", "()", "set policy.frequencies=[[3, 0]]")
+    for row in frequencies:
+        if len(row) != num_inputs:
+            what = f"each frequency vector needs {num_inputs} numbers, one per input"
+            raise UserError("policy.frequencies", what, list(row), "set policy.inputs to match")
+    bias = bool(config.frequencies) if config.bias is None else config.bias
+    return Fourier(jnp.asarray(frequencies, jnp.float32), bias)
+
+
+def _input_indices(config: PolicyConfig, task: NamedTask) -> tuple[int, ...]:
+    known = task.env.spec.observation_names
+    for name in config.inputs:
+        if name not in known:
+            raise UserError("policy.inputs", f"no observation of that name in {task.name}", repr(name), f"choose from {', '.join(known)}")
+    return tuple(known.index(name) for name in (config.inputs or task.inputs))
+
+
+def require_memory(config: Config, tasks: tuple[NamedTask, ...]) -> None:
+    """Refuse a K whose skills, or whose scores over a batch, do not fit; nothing has been allocated yet."""
+    policy, learn = config.policy, config.learn
+    per_skill = tasks[0].env.spec.num_actions * (1 if policy.skills == "constant" else 1 + len(_input_indices(policy, tasks[0])))
+    samples = learn.lanes if learn.learner == "reinforce" else learn.lanes * learn.window
+    # Parameters with their gradients and moments (6 copies); joint, posterior and score of each sample (4 arrays).
+    numbers = (6 * per_skill + 4 * samples) * config.run.seeds
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    largest = max(1, (available // (4 * numbers)).bit_length() - 1)
+    if policy.hyperplanes <= largest:
+        return
+    # Beyond 2^60 skills the exact number helps nobody and would take a while to print.
+    exact = policy.hyperplanes <= 60
+    needed = f"{4 * numbers << policy.hyperplanes:,} bytes" if exact else f"more than {4 * numbers << 60:,} bytes"
+    skills = f"{1 << policy.hyperplanes:,} skills" if exact else f"2^{policy.hyperplanes} skills"
+    raise UserError(
+        "policy.hyperplanes",
+        f"K={policy.hyperplanes} needs {needed} ({skills} x {numbers:,} numbers x 4 B), the machine has {available:,} bytes",
+        policy.hyperplanes,
+        f"use K <= {largest}",
+    )

@@ -1,0 +1,115 @@
+"""Learning curves: every seed, the interquartile mean with its interval, and the references they are read against."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
+
+from asap.envs.catalog import Reference
+from asap.show.labels import Label, label_right
+from asap.show.palette import CURVE, MUTED
+from asap.show.words import number
+from asap.stats import Curve, bootstrap_interval, common_grid, iqm, resample
+
+
+class Summary(NamedTuple):
+    """Over seeds, at common episode counts."""
+
+    episodes: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def learning_curves(curves: Sequence[Curve], reference: Reference | None = None, title: str = "") -> Figure:
+    """Return by completed episodes.
+
+    Returns climb from hundreds below zero and are told apart only near the top, so there are two panels over the same
+    episodes: all of it below, the part that matters enlarged above. Where no seed got that far there is only one.
+    """
+    curves = [Curve(*curve) for curve in curves]
+    summary = _summarise(curves)
+    enlarged = _worth_enlarging(curves, reference)
+    figure = Figure(figsize=(8.0, 6.0 if enlarged else 4.2), layout="constrained")
+    panels = figure.subplots(2 if enlarged else 1, 1, sharex=True, squeeze=False)[:, 0]
+    for axes in panels:
+        _draw_curves(axes, curves, summary)
+    if enlarged:
+        panels[0].set(ylim=enlarged, ylabel="return (enlarged)")
+        _draw_references(panels[0], _near_the_top(reference))
+        _draw_whole(panels[1], reference, enlarged)
+    elif reference is not None:
+        _make_room(panels[0], reference)
+        _draw_references(panels[0], [_at_the_start(reference), *_near_the_top(reference)])
+    panels[-1].set(xlabel="episodes", ylabel="return")
+    panels[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    figure.align_ylabels()
+    panels[0].set_title(_caption(len(curves)), loc="left", fontsize=9, color=MUTED)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    return figure
+
+
+def _summarise(curves: Sequence[Curve]) -> Summary:
+    episodes = common_grid(curves)
+    values = resample(curves, episodes)
+    return Summary(episodes, iqm(values), *bootstrap_interval(values))
+
+
+def _worth_enlarging(curves: Sequence[Curve], reference: Reference | None) -> tuple[float, float] | None:
+    """From as far below near-optimal as the optimum is above it, to a little over the optimum, if any seed got there."""
+    if reference is None:
+        return None
+    reach = reference.dp_optimal - reference.near_optimal
+    low, high = reference.near_optimal - reach, reference.dp_optimal + 0.12 * reach
+    return (low, high) if max(np.nanmax(curve.returns) for curve in curves) > low else None
+
+
+def _draw_curves(axes: Axes, curves: Sequence[Curve], summary: Summary) -> None:
+    for curve in curves:
+        axes.plot(curve.episodes, curve.returns, color=CURVE, linewidth=0.6, alpha=0.3, zorder=2)
+    axes.fill_between(summary.episodes, summary.low, summary.high, color=CURVE, alpha=0.25, linewidth=0, zorder=3)
+    axes.plot(summary.episodes, summary.mean, color=CURVE, linewidth=2.2, zorder=4)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0)
+
+
+def _draw_whole(axes: Axes, reference: Reference, enlarged: tuple[float, float]) -> None:
+    _make_room(axes, reference)
+    axes.axhspan(*enlarged, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
+    _draw_references(axes, [_at_the_start(reference)])
+    label_right(axes, [Label(sum(enlarged) / 2, "enlarged above", MUTED)], gap=0)
+
+
+def _make_room(axes: Axes, reference: Reference) -> None:
+    """Widen the range so that every reference lies a little inside it."""
+    margin = 0.04 * (reference.dp_optimal - reference.misspecified)
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, reference.misspecified - margin), max(high, reference.dp_optimal + margin))
+
+
+def _at_the_start(reference: Reference) -> Label:
+    return Label(reference.misspecified, f"misspecified start: {number(reference.misspecified)}", MUTED)
+
+
+def _near_the_top(reference: Reference) -> list[Label]:
+    near, approximate, best = reference.near_optimal, reference.approx_optimal, reference.dp_optimal
+    return [
+        Label(near, f"near-optimal\n(95 % of the way): {number(near)}", MUTED),
+        Label(approximate, f"approximately optimal: {number(approximate)}", MUTED),
+        Label(best, f"dynamic-programming\noptimum: {number(best)}", MUTED),
+    ]
+
+
+def _draw_references(axes: Axes, labels: list[Label]) -> None:
+    for label in labels:
+        axes.axhline(label.at, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    label_right(axes, labels, gap=0.14)
+
+
+def _caption(num_seeds: int) -> str:
+    if num_seeds == 1:
+        return "one seed"
+    return f"thin: each of {num_seeds} seeds; thick: interquartile mean; shaded: its 95 % bootstrap interval"

@@ -1,0 +1,70 @@
+"""Labels that stand at the line they name, moved apart where lines are close."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.text import Annotation
+
+from asap.show.palette import INK
+
+FONT_SIZE = 9
+
+
+class Label(NamedTuple):
+    at: float  # Where along the edge, in data coordinates.
+    text: str
+    colour: str  # Of the line it belongs to; the words themselves stay dark, or a yellow line's could not be read.
+
+
+def label_right(axes: Axes, labels: Sequence[Label], gap: float) -> None:
+    """Write each label right of the axes at its height; `gap` is the least distance as a share of the axes' height."""
+    low, high = axes.get_ylim()
+    heights = [(label.at - low) / (high - low) for label in labels]
+    for label, height, place in zip(labels, heights, spread(heights, gap)):
+        text = _write(axes, label, at=(1, height), place=(1.05, place), anchor=(0, 0.5))
+        text.set(ha="left", va="center")
+
+
+def label_top(axes: Axes, labels: Sequence[Label], gap: float) -> None:
+    """The same above the axes; `gap` is a share of the axes' width."""
+    low, high = axes.get_xlim()
+    columns = [(label.at - low) / (high - low) for label in labels]
+    for label, column, place in zip(labels, columns, spread(columns, gap)):
+        text = _write(axes, label, at=(column, 1), place=(place, 1.02), anchor=(0.5, 0))
+        text.set(ha="center", va="bottom")
+
+
+def _write(
+    axes: Axes, label: Label, at: tuple[float, float], place: tuple[float, float], anchor: tuple[float, float]
+) -> Annotation:
+    """Words at `place` with a line from there to `at`, both as shares of the axes; `anchor` is a share of the words."""
+    line = {"arrowstyle": "-", "color": label.colour, "linewidth": 1.2, "shrinkA": 1, "shrinkB": 0, "relpos": anchor}
+    return axes.annotate(
+        label.text,
+        xy=at,
+        xytext=place,
+        xycoords="axes fraction",
+        textcoords="axes fraction",
+        color=INK,
+        fontsize=FONT_SIZE,
+        annotation_clip=False,
+        arrowprops=line,
+    )
+
+
+def spread(heights: Sequence[float], gap: float) -> np.ndarray:
+    """Heights in [0, 1] moved apart to at least `gap`, as long as there is room, in their order."""
+    order = np.argsort(heights, kind="stable")
+    gap = min(gap, 1 / max(len(order) - 1, 1))
+    places = np.asarray(heights, float)[order]
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + gap)
+    ceiling = 1.0
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], ceiling)
+        ceiling = places[i] - gap
+    result = np.empty_like(places)
+    result[order] = places
+    return result

@@ -1,0 +1,37 @@
+"""One colour per skill, the same in every picture, told apart by colour-blind readers too."""
+
+import matplotlib.colors
+import numpy as np
+
+# Okabe and Ito (2008), ordered so that the first skills differ most; grey stands in for their black, which is kept for
+# walls, lines and arrows.
+SKILL_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#4D4D4D")
+LINE_STYLES = ("-", "--", ":", "-.")
+
+INK = "#1A1A1A"  # Text, walls, arrows.
+MUTED = "#6B6B6B"  # Reference lines and second-rank text.
+CURVE = "#0B3C5D"  # What does not belong to one skill: returns.
+
+_SHADES = ((INK, 0.0), ("#000000", 0.45), ("#FFFFFF", 0.5))
+
+
+def skill_colour(skill: int) -> str:
+    """The colour of a skill as hex.
+
+    Skills 0-7 have the eight colours as they are, 8-15 the same darkened, 16-23 the same lightened; from 24 on the
+    colours come again, and the line style tells them apart.
+    """
+    rounds, index = divmod(skill, len(SKILL_COLOURS))
+    towards, amount = _SHADES[rounds % len(_SHADES)]
+    return blend(SKILL_COLOURS[index], towards, amount)
+
+
+def skill_line_style(skill: int) -> str:
+    """Solid for skills 0-7, dashed for 8-15, dotted for 16-23, dash-dotted for 24-31, then again."""
+    return LINE_STYLES[skill // len(SKILL_COLOURS) % len(LINE_STYLES)]
+
+
+def blend(colour: str, towards: str, amount: float) -> str:
+    """The colour on the straight line between two, as hex."""
+    start, end = (np.array(matplotlib.colors.to_rgb(c)) for c in (colour, towards))
+    return matplotlib.colors.to_hex((1 - amount) * start + amount * end).upper()

@@ -1,0 +1,91 @@
+"""The sentences of an reading."""
+
+from asap.show.readings import PlaneInTask, PlaneReading, PolicyReading, SkillReading
+from asap.show.words import actions_in_words, listed, number, percent
+
+
+def in_words(reading: PolicyReading) -> str:
+    blocks = [
+        [_head(reading), _choice(reading.termination)],
+        ["Planes, each given by its positive side:", *_planes(reading)],
+        ["Where each skill is used:", *_where(reading)],
+        ["What each skill does:", *_skills(reading)],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in blocks)
+
+
+def _head(reading: PolicyReading) -> str:
+    planes, skills = len(reading.planes), len(reading.skills)
+    return f"{listed(reading.tasks)}: {planes} plane{'s' if planes > 1 else ''}, {skills} skills."
+
+
+def _choice(termination: float | None) -> str:
+    if termination is None:
+        return "A skill is drawn anew at every step."
+    return f"A skill is kept until its region is left; inside, {percent(termination)} of the steps draw anew."
+
+
+def _planes(reading: PolicyReading) -> list[str]:
+    return [f"  {line}" for plane in reading.planes for line in _plane(plane, reading.unit)]
+
+
+def _plane(plane: PlaneReading, unit: str) -> list[str]:
+    """One line, or one per task where m makes a difference."""
+    sentences = {task: _side(side, unit) for task, side in plane.tasks.items()}
+    if len(set(sentences.values())) == 1:
+        return [f"plane {plane.plane}: {next(iter(sentences.values()))}"]
+    return [f"plane {plane.plane} in {task}: {sentence}" for task, sentence in sentences.items()]
+
+
+def _side(side: PlaneInTask, unit: str) -> str:
+    sentence = side.inequality
+    if side.soft_width is not None:
+        sentence += f"; from 10 % to 90 % within {' '.join([number(side.soft_width), unit]).strip()}"
+    if side.positive_share in (0.0, 1.0):
+        sentence += f"; {'positive' if side.positive_share else 'negative'} in the whole observation range"
+    return sentence
+
+
+def _where(reading: PolicyReading) -> list[str]:
+    if len(reading.planes) == 1:
+        return ["  skill 1 where plane 1 > 0, skill 0 elsewhere"]
+    return [f"  skill {skill.skill} where {_pattern(skill.sides)}" for skill in reading.skills if skill.used]
+
+
+def _pattern(sides: tuple[int, ...]) -> str:
+    return listed([f"plane {k + 1} {'>' if side > 0 else '<'} 0" for k, side in enumerate(sides)])
+
+
+def _skills(reading: PolicyReading) -> list[str]:
+    lines = [f"  {line}" for skill in reading.skills if skill.used for line in _skill(skill)]
+    idle = [str(skill.skill) for skill in reading.skills if not skill.used]
+    if idle:
+        lines.append(f"  hardly ever used: skill{'s' if len(idle) > 1 else ''} {listed(idle)}")
+    return lines
+
+
+def _skill(skill: SkillReading) -> list[str]:
+    if skill.actions is not None:
+        does = actions_in_words(tuple(skill.actions), tuple(skill.actions.values()))
+        return [f"skill {skill.skill}: " + "; ".join([does, *_habits(skill)])]
+    head = "; ".join(["an action's chance is proportional to exp(score)", *_habits(skill)])
+    return [f"skill {skill.skill}: {head}", *_scores(skill.scores)]
+
+
+def _habits(skill: SkillReading) -> list[str]:
+    habits = []
+    if skill.usage is not None:
+        habits.append(f"used in {percent(skill.usage)} of the steps")
+    if skill.duration is not None:
+        habits.append(f"{number(skill.duration)} steps at a time")
+    return [", ".join(habits)] if habits else []
+
+
+def _scores(scores: dict[str, dict[str, str]]) -> list[str]:
+    same = len({tuple(of_task.values()) for of_task in scores.values()}) == 1
+    chosen = list(scores.items())[:1] if same else scores.items()
+    return [
+        f"  score of {action}{'' if same else f' in {task}'}: {text}"
+        for task, of_task in chosen
+        for action, text in of_task.items()
+    ]

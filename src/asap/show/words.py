@@ -1,0 +1,49 @@
+"""How numbers and shares are written for people: two or three significant digits, whole percents."""
+
+import math
+from collections.abc import Sequence
+
+SMALLEST_NAMED = 0.01  # Actions below are summed up as "else".
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent where it can be avoided."""
+    text = f"{value:.3g}"
+    if "e" in text and 1 < abs(value) < 1e6:
+        text = f"{float(text):.0f}"
+    return "0" if text == "-0" else text
+
+
+def percent(share: float) -> str:
+    """Whole percents; what would round to 0 though it is not is `<1 %`."""
+    if 0 < share < 0.005:
+        return "<1 %"
+    return f"{100 * share:.0f} %"
+
+
+def sum_of(terms: Sequence[tuple[str, float]], constant: float = 0.0) -> str:
+    """`1.63 x - 0.63 y + 2` from [("x", 1.63), ("y", -0.63)] and 2."""
+    pieces = [(name if number(abs(c)) == "1" else f"{number(abs(c))} {name}", c) for name, c in terms]
+    if constant or not pieces:
+        pieces.append((number(abs(constant)), constant))
+    (first, c), rest = pieces[0], pieces[1:]
+    return ("-" if c < 0 else "") + first + "".join(f" {'-' if c < 0 else '+'} {piece}" for piece, c in rest)
+
+
+def actions_in_words(names: Sequence[str], probabilities: Sequence[float]) -> str:
+    """`right 55 %, up 44 %, else 1 %`: by probability, the small ones together."""
+    named = main_actions(names, probabilities, SMALLEST_NAMED)
+    rest = math.fsum(p for p in map(float, probabilities) if p < SMALLEST_NAMED)
+    # A rest that is nearly nothing would be noise in the sentence.
+    return named if rest < 0.0005 else f"{named}, else {percent(rest)}"
+
+
+def main_actions(names: Sequence[str], probabilities: Sequence[float], smallest: float) -> str:
+    """`right 55 %, up 44 %`: by probability, without those below `smallest`."""
+    ordered = sorted(zip(names, map(float, probabilities)), key=lambda pair: -pair[1])
+    return ", ".join(f"{name} {percent(p)}" for name, p in ordered if p >= smallest)
+
+
+def listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))

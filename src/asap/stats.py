@@ -1,0 +1,107 @@
+"""Numbers over seeds: interquartile mean, bootstrap intervals, time to a threshold, curves on one grid. NumPy only."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from asap.errors import UserError
+
+MAX_RESAMPLED = 4_000_000  # Numbers held at once while resampling: 32 MB.
+
+
+class Curve(NamedTuple):
+    """The learning curve of one seed: mean return of each evaluation, by completed episodes."""
+
+    episodes: ArrayLike
+    returns: ArrayLike
+
+
+def iqm(values: ArrayLike, axis: int = 0) -> float | np.ndarray:
+    """Interquartile mean: the mean of the middle half.
+
+    The i-th of n sorted values stands for the quantiles from i/n to (i+1)/n and counts by its overlap with
+    [1/4, 3/4], so the result is exact for every n, not only for multiples of four.
+    """
+    ordered = np.sort(_some_numbers(values, axis), axis=axis)
+    count = ordered.shape[axis]
+    edges = np.clip(np.arange(count + 1) / count, 0.25, 0.75)
+    # Values without weight are left out rather than multiplied by 0: they may be infinite.
+    inside = np.arange(count // 4, math.ceil(3 * count / 4))
+    mean = np.average(np.take(ordered, inside, axis=axis), axis=axis, weights=np.diff(edges)[inside])
+    return float(mean) if mean.ndim == 0 else mean
+
+
+def bootstrap_interval(
+    values: ArrayLike,
+    seed: int = 0,
+    samples: int = 2000,
+    level: float = 0.95,
+    statistic: Callable[..., np.ndarray] = iqm,
+) -> tuple[float, float] | tuple[np.ndarray, np.ndarray]:
+    """Percentile bootstrap over the first axis (seeds); with (seeds, points), one interval per point.
+
+    Whole seeds are drawn again, the same ones for every point. `statistic(values, axis)` may be any NumPy reduction.
+    """
+    values = _some_numbers(values, 0)
+    if not 0 < level < 1:
+        raise UserError("level", "must lie between 0 and 1", level, "use for example 0.95")
+    columns = values.reshape(len(values), -1)
+    picks = np.random.default_rng(seed).integers(len(values), size=(samples, len(values)))
+    width = max(1, MAX_RESAMPLED // picks.size)
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    limits = [
+        np.quantile(statistic(columns[:, start : start + width][picks], axis=1), tails, axis=0)
+        for start in range(0, columns.shape[1], width)
+    ]
+    low, high = np.concatenate(limits, axis=1)
+    if values.ndim == 1:
+        return float(low[0]), float(high[0])
+    return low.reshape(values.shape[1:]), high.reshape(values.shape[1:])
+
+
+def first_reach(episodes: ArrayLike, returns: ArrayLike, threshold: float) -> int | None:
+    """Completed episodes at the first evaluation that is at or above the threshold; None if there is none."""
+    reached = np.flatnonzero(np.asarray(returns, float) >= threshold)
+    return int(np.asarray(episodes)[reached[0]]) if len(reached) else None
+
+
+def median_with_failures(episodes: Sequence[int | None]) -> float | None:
+    """Median over seeds where a failure (None) took infinitely long; None if the median itself is infinite."""
+    median = float(np.median(_some_numbers([math.inf if e is None else e for e in episodes], 0)))
+    return median if math.isfinite(median) else None
+
+
+def common_grid(curves: Sequence[Curve], points: int = 200) -> np.ndarray:
+    """Episode counts at which all curves can be compared: counts of real evaluations, at most `points` of them.
+
+    The grid starts where every curve has had an evaluation and goes on to the end of the longest.
+    """
+    if not curves:
+        raise UserError("curves", "there is no curve", cure="give the curve of at least one seed")
+    grid = np.unique(np.concatenate([np.asarray(curve.episodes) for curve in curves]))
+    grid = grid[grid >= max(np.min(curve.episodes) for curve in curves)]
+    if len(grid) <= points:
+        return grid
+    return grid[np.round(np.linspace(0, len(grid) - 1, points)).astype(int)]
+
+
+def resample(curves: Sequence[Curve], grid: ArrayLike) -> np.ndarray:
+    """Array (seeds, points): the last evaluation at or before each count. A curve that ended keeps its last value."""
+    return np.stack([_last_values(curve, np.asarray(grid)) for curve in curves])
+
+
+def _last_values(curve: Curve, grid: np.ndarray) -> np.ndarray:
+    index = np.searchsorted(np.asarray(curve.episodes), grid, side="right") - 1
+    if (index < 0).any():
+        raise UserError("grid", "begins before the first evaluation of a curve", grid[0], "use common_grid(curves)")
+    return np.asarray(curve.returns, float)[index]
+
+
+def _some_numbers(values: ArrayLike, axis: int) -> np.ndarray:
+    values = np.asarray(values, float)
+    if values.ndim == 0 or values.shape[axis] == 0:
+        raise UserError("values", "there is nothing to average", values.tolist(), "give at least one number")
+    return values

@@ -1,0 +1,452 @@
+"""A run directory survives kills, second processes, torn logs and strange paths (bad inputs 61, 66, 68-71, 73-75)."""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asap import checkpoints, runs
+from asap.errors import RunError, UserError
+from asap.runs import Run
+
+ARRAYS = {"beta": np.array([-0.5, 0.0, 1.0], np.float32)}
+PATHS = ["run ü space", "new\nline", "-rf", " ", "ü" * 127, "a" * 255, "\udcff undecodable", "50% {x} 'q' \"", "~"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    return Run.create(tmp_path / "run ü space", "seed = 1\n", notice=pytest.fail)
+
+
+def live_a_life(path):
+    """Everything a run does, once: what holds on a plain path holds on any."""
+    config = f'name = "ü"\r\n# {path}'.replace("\udcff", "")
+    run = Run.create(path, config, notice=pytest.fail)
+    with run.locked():
+        for step in range(1, 6):
+            run.save(step, ARRAYS, {"step": step}, best=step == 2)
+            run.append({"step": step, "text": "ü\n"})
+    again = Run.open(path, notice=pytest.fail)
+    assert again.config_text() == config.encode("utf-8", "surrogateescape").decode()
+    assert [event["step"] for event in again.events()] == [1, 2, 3, 4, 5]
+    assert again.latest().step == 5 and again.best().step == 2
+    assert len(os.listdir(again.checkpoints)) == 4
+    assert sorted(os.listdir(path)) == ["checkpoints", "config.toml", "events.jsonl", "lock"]
+
+
+@pytest.mark.parametrize("name", PATHS, ids=ascii)
+def test_any_path_works(tmp_path, name, monkeypatch):
+    live_a_life(tmp_path / name)
+    monkeypatch.chdir(tmp_path / name)
+    live_a_life("-relative")
+    live_a_life(Run.next_free(".", name[:60]))
+
+
+def test_everything_works_in_the_c_locale(tmp_path):
+    code = "import sys, test_runs; print(sys.getfilesystemencoding()); test_runs.live_a_life(sys.argv[1])"
+    sources = os.pathsep.join([str(Path(runs.__file__).parents[1]), os.path.dirname(__file__)])
+    plain = {"PYTHONPATH": sources, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", code, tmp_path / "run ü space"]
+    done = subprocess.run(command, env=plain, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "ascii"
+    assert (tmp_path / "run ü space" / "config.toml").read_text().endswith("run ü space")
+
+
+def test_a_working_directory_that_changes_does_not_matter(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = Run.create("here", "")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    with run.locked():
+        run.append({"step": 1})
+    assert (tmp_path / "here" / "events.jsonl").exists()
+
+
+def test_next_free_numbers_are_taken_once(tmp_path):
+    assert Run.next_free(tmp_path / "new", "run").name == "run-001"
+    assert Run.next_free(tmp_path / "new", "run").name == "run-002"
+    (tmp_path / "new" / "run-003").touch()
+    assert Run.next_free(tmp_path / "new", "run") == tmp_path / "new" / "run-004"
+    for stem in ("a/b", "../x", "nul\0"):
+        with pytest.raises(UserError):
+            Run.next_free(tmp_path, stem)
+    with pytest.raises(RunError, match="File name too long"):
+        Run.next_free(tmp_path, "a" * 253)
+
+
+def missing(path):
+    pass
+
+
+def a_file(path):
+    path.touch()
+
+
+def an_empty_directory(path):
+    path.mkdir()
+
+
+def a_config_that_is(make):
+    def spoil(path):
+        path.mkdir()
+        make(path / "config.toml")
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "spoil, word",
+    [
+        (missing, "no such directory"),
+        (a_file, "is a file, not a run directory"),
+        (an_empty_directory, "not a run directory: no config.toml"),
+        (a_config_that_is(lambda path: path.write_bytes(b"\xff\xfe")), "config.toml: not UTF-8"),
+        (a_config_that_is(lambda path: path.mkdir()), "config.toml: not a regular file but a directory"),
+        (a_config_that_is(os.mkfifo), "config.toml: not a regular file but a FIFO"),
+        (a_config_that_is(lambda path: path.symlink_to("/etc/passwd")), "config.toml: path escapes run directory"),
+    ],
+)
+def test_what_is_not_a_run_is_named(tmp_path, spoil, word):
+    spoil(tmp_path / "x")
+    with pytest.raises(UserError, match=rf"^run: .*{word}.* \(got .*x\); "):
+        Run.open(tmp_path / "x")
+
+
+def test_creating_takes_nothing_from_anybody(tmp_path, run):
+    with pytest.raises(UserError, match="already exists .* overwrite"):
+        Run.create(run.path, "other")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match="is a file, not a directory"):
+        Run.create(tmp_path / "file", "", overwrite=True)
+    with pytest.raises(RunError, match="cannot create: Not a directory"):
+        Run.create(tmp_path / "file" / "below", "")
+    with pytest.raises(UserError, match="config.toml would not be UTF-8"):
+        Run.create(tmp_path / "new", "# \udcff")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").touch()
+    with pytest.raises(UserError, match="other files"):
+        Run.create(tmp_path / "home", "", overwrite=True)
+    assert os.listdir(tmp_path / "home") == ["thesis.tex"] and run.config_text() == "seed = 1\n"
+
+
+def test_overwriting_leaves_nothing_of_the_earlier_run(run):
+    with run.locked():
+        run.save(9, ARRAYS, {}, best=True)
+        run.append({"step": 9})
+    new = Run.create(run.path, "seed = 2\n", overwrite=True)
+    assert new.config_text() == "seed = 2\n" and new.latest() is None and new.best() is None
+    assert list(new.events()) == []
+
+
+def test_the_last_three_and_the_best_are_kept(run):
+    with run.locked():
+        for step, best in [(1, True), (2, True), (3, False), (4, False), (5, False), (6, False)]:
+            run.save(step, ARRAYS, {"step": step}, best=best)
+    names = ["best-000002", "ckpt-000004", "ckpt-000005", "ckpt-000006"]
+    assert sorted(path.stem for path in run.checkpoints.iterdir()) == names
+    assert (run.latest().step, run.best().step) == (6, 2)
+
+
+def test_the_run_goes_on_from_the_newest_valid_checkpoint_and_says_so(run):
+    said = []
+    run.notice = said.append
+    with run.locked():
+        for step in (1, 2, 3):
+            run.save(step, ARRAYS, {})
+        for step in (2, 3):
+            (run.checkpoints / f"ckpt-{step:06d}.safetensors").write_bytes(b"")
+        assert run.latest().step == 1
+        assert said == [f"ckpt-{n:06d}: empty file; using ckpt-000001" for n in (3, 2)]
+        run.save(2, ARRAYS, {"again": True})
+        assert run.latest().meta == {"again": True}
+
+
+def test_litter_of_a_killed_writer_is_removed_by_the_next(run):
+    litter = [folder / ".tmp-4711-abcd" for folder in (run.path, run.checkpoints)]
+    for path in litter:
+        path.touch()
+    Run.open(run.path).latest()
+    assert all(path.exists() for path in litter), "reading must not touch what a live writer may be writing"
+    with run.locked():
+        assert not any(path.exists() for path in litter)
+
+
+def test_a_checkpoint_folder_that_leads_out_of_the_run_is_refused(tmp_path, run):
+    run.checkpoints.rmdir()
+    (tmp_path / "victim").mkdir()
+    run.checkpoints.symlink_to(tmp_path / "victim")
+    with pytest.raises(RunError, match="path escapes run directory"):
+        Run.open(run.path)
+    with pytest.raises(RunError, match="path escapes run directory"), run.locked():
+        pass
+
+
+def test_a_directory_without_permission_is_one_line(run):
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere; test_checkpoints remounts a disk read-only instead")
+    with run.locked():
+        run.save(1, ARRAYS, {})
+    for folder in (run.checkpoints, run.path):
+        folder.chmod(0o555)
+    try:
+        assert Run.open(run.path).latest().step == 1
+        for attempt in (lambda: run.save(2, ARRAYS, {}), lambda: run.append({}), lambda: run.locked().__enter__()):
+            with pytest.raises(RunError, match="Permission denied"):
+                attempt()
+        run.path.chmod(0o000)
+        with pytest.raises(UserError, match="config.toml: cannot read: Permission denied"):
+            Run.open(run.path)
+    finally:
+        run.path.chmod(0o755)
+        run.checkpoints.chmod(0o755)
+
+
+# Events ---------------------------------------------------------------------------------------------------------------
+
+
+def test_events_are_strict_json_whatever_the_numbers(run):
+    values = {"nan": float("nan"), "inf": [-float("inf"), np.float32("nan")], "i": np.int64(3), "b": np.bool_(True)}
+    values |= {"array": np.array([1.5, np.nan]), "path": Path("/tmp/ü"), "odd": "\udcff", "t": (1, None), 7: 1.0}
+    run.append(values)
+    line = (run.path / "events.jsonl").read_bytes()
+    event = json.loads(line.decode("ascii"), parse_constant=pytest.fail)
+    assert line.endswith(b"}\n") and line.count(b"\n") == 1
+    assert event["nan"] is None and event["inf"] == [None, None] and event["i"] == 3 and event["b"] is True
+    assert event["array"] == [1.5, None] and event["path"] == "/tmp/ü" and event["odd"] == "\udcff"
+    assert event["t"] == [1, None] and event["7"] == 1.0
+    assert list(run.events()) == [event]
+
+
+def test_a_log_cut_at_any_byte_is_read_and_continued(run):
+    said = []
+    run.notice = said.append
+    for step in range(3):
+        run.append({"step": step, "text": "ü\n{"})
+    log = run.path / "events.jsonl"
+    whole = log.read_bytes()
+    ends = [position + 1 for position, byte in enumerate(whole) if byte == 10]
+    for length in range(len(whole) + 1):
+        log.write_bytes(whole[:length])
+        # An event without its newline is complete: it ends with the brace that opened it.
+        num_whole = sum(end <= length + 1 for end in ends)
+        torn = length not in [0, *ends, *(end - 1 for end in ends)]
+        said.clear()
+        assert [event["step"] for event in run.events()] == list(range(num_whole))
+        assert ["torn last line ignored" in line for line in said] == [True] * torn
+        said.clear()
+        run.append({"step": "next"})
+        run.append({"step": "after"})
+        assert ["torn last line cut off" in line for line in said] == [True] * torn
+        said.clear()
+        assert [event["step"] for event in run.events()] == [*range(num_whole), "next", "after"] and not said
+
+
+def test_rubbish_inside_the_log_is_skipped_with_one_notice(run):
+    said = []
+    run.notice = said.append
+    (run.path / "events.jsonl").write_bytes(b'{"step": 1}\n\x00\xff\n[1]\n' + b"[" * 50_000 + b'\n{"step": 2}\n')
+    assert [event["step"] for event in run.events()] == [1, 2]
+    assert said == ["events.jsonl: unreadable lines ignored (3)"]
+
+
+@pytest.mark.parametrize("spoil", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/full", path)])
+def test_a_log_that_is_no_file_is_refused_without_hanging(run, spoil):
+    spoil(run.path / "events.jsonl")
+    with pytest.raises(RunError, match="events.jsonl"):
+        run.append({"step": 1})
+    with pytest.raises(RunError, match="events.jsonl"):
+        list(run.events())
+
+
+def test_a_full_disk_does_not_tear_the_log(run, monkeypatch):
+    run.append({"step": 1})
+    write = os.write
+
+    def write_a_little_then_fail(descriptor, data):
+        if len(data) < 10:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data[:5])
+
+    monkeypatch.setattr(os, "write", write_a_little_then_fail)
+    with pytest.raises(RunError, match="cannot write events.jsonl: No space left on device"):
+        run.append({"step": 2, "text": "long enough"})
+    monkeypatch.undo()
+    run.append({"step": 3})
+    assert [event["step"] for event in run.events()] == [1, 3]
+
+
+# The lock -------------------------------------------------------------------------------------------------------------
+
+NO_FLOCK = """
+import errno, fcntl
+def flock(descriptor, operation):
+    raise OSError(errno.ENOLCK, "No locks available")
+fcntl.flock = flock
+"""
+HOLD = """
+import os, sys, time
+from asap.runs import Run
+with Run.open(sys.argv[1]).locked():
+    orphan = os.fork()  # A worker that outlives its killed parent must not keep the run.
+    if orphan == 0:
+        print(os.getpid(), flush=True)
+        os.close(0), os.close(1), os.close(2)
+        time.sleep(60)
+        os._exit(0)
+    sys.stdin.read()
+os.kill(orphan, 9)
+"""
+
+
+def without_flock(monkeypatch):
+    def flock(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+@pytest.mark.parametrize("ending", ["finish", "kill"])
+@pytest.mark.parametrize("has_flock", [True, False])
+def test_one_process_at_a_time(run, monkeypatch, has_flock, ending):
+    said = []
+    run.notice = said.append
+    code = HOLD if has_flock else NO_FLOCK + HOLD
+    command = [sys.executable, "-c", code, run.path]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if not has_flock:
+        without_flock(monkeypatch)
+    with child:
+        orphan = int(child.stdout.readline())
+        who = f"^run: in use by pid {child.pid} on host {socket.gethostname()} since 20"
+        with pytest.raises(RunError, match=f"{who}.*; wait for it or choose another --out"), run.locked():
+            pass
+        with pytest.raises(RunError, match=who):
+            Run.create(run.path, "seed = 2\n", overwrite=True)
+        if ending == "kill":
+            child.kill()
+        child.stdin.close()
+        child.wait()
+        with run.locked():  # A dead owner is taken over.
+            assert json.loads((run.path / "owner.json").read_text())["pid"] == os.getpid()
+        if ending == "kill":
+            os.kill(orphan, 9)
+    assert run.config_text() == "seed = 1\n" and not (run.path / "owner.json").exists()
+    assert all("no flock" in line for line in said) and bool(said) != has_flock
+
+
+def test_the_same_process_cannot_lock_twice(run):
+    with run.locked(), pytest.raises(RunError, match=f"in use by pid {os.getpid()}"), Run.open(run.path).locked():
+        pass
+    with run.locked():
+        pass
+
+
+def test_a_lock_is_released_when_the_work_fails(run):
+    with pytest.raises(ZeroDivisionError), run.locked():
+        1 / 0
+    with run.locked():
+        pass
+    assert not runs._held
+
+
+@pytest.mark.parametrize(
+    "owner", [b"", b"{}", b"[]", b"\xff", b'{"pid": "1", "host": "%s"}', b'{"pid": 4194305, "host": "elsewhere"}']
+)
+def test_with_flock_a_stale_owner_file_is_ignored_without_flock_doubt_protects(run, monkeypatch, owner):
+    path = run.path / "owner.json"
+    path.write_bytes(owner.replace(b"%s", socket.gethostname().encode()))
+    with run.locked():
+        pass
+    path.write_bytes(owner.replace(b"%s", socket.gethostname().encode()))
+    without_flock(monkeypatch)
+    run.notice = lambda text: None
+    with pytest.raises(RunError, match="in use by an unknown process.*remove its owner.json"), run.locked():
+        pass
+
+
+def test_two_processes_cannot_both_evict_a_dead_owner(run, monkeypatch):
+    path, rename = run.path / "owner.json", os.rename
+    me = {"host": socket.gethostname(), "started": "x"}
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    path.write_text(json.dumps(me | {"pid": dead.pid}))
+
+    def rename_after_another_moved_in(source, target):
+        if source == path:
+            path.write_text(json.dumps(me | {"pid": os.getpid()}))
+        rename(source, target)
+
+    without_flock(monkeypatch)
+    monkeypatch.setattr(os, "rename", rename_after_another_moved_in)
+    run.notice = lambda text: None
+    with pytest.raises(RunError, match=f"in use by pid {os.getpid()}"), run.locked():
+        pass
+    assert json.loads(path.read_text())["pid"] == os.getpid()
+
+
+def test_a_claim_that_cannot_be_signed_is_withdrawn(run, monkeypatch):
+    def fail():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    without_flock(monkeypatch)
+    monkeypatch.setattr(runs, "_introduction", fail)
+    run.notice = lambda text: None
+    with pytest.raises(RunError, match="cannot lock: No space left on device"), run.locked():
+        pass
+    assert not (run.path / "owner.json").exists()
+
+
+LEAVE_IN_A_FORK = """
+import os, sys
+from asap.runs import Run
+run = Run.open(sys.argv[1])
+with run.locked():
+    if os.fork() == 0:
+        sys.exit(0)
+    os.wait()
+    print((run.path / "owner.json").exists())
+"""
+
+
+def test_a_forked_child_that_leaves_the_block_gives_nothing_back(run):
+    done = subprocess.run([sys.executable, "-c", LEAVE_IN_A_FORK, run.path], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+@pytest.mark.parametrize("spoil", [os.mkdir, lambda path: os.symlink("../elsewhere", path)])
+def test_a_lock_that_is_no_file_is_refused(run, spoil):
+    (run.path / "lock").unlink()
+    spoil(run.path / "lock")
+    with pytest.raises(RunError, match="cannot lock: "), run.locked():
+        pass
+
+
+def test_too_few_file_descriptors_is_one_line(run):
+    code = (
+        "import os, resource, sys; from asap.runs import Run; import numpy, safetensors.numpy\n"
+        "run = Run.open(sys.argv[1]); run.save(1, {}, {})\n"
+        "used = os.open('/', os.O_RDONLY); resource.setrlimit(resource.RLIMIT_NOFILE, (used, used))\n"
+        "save, append, lock = lambda: run.save(2, {}, {}), lambda: run.append({}), run.locked().__enter__\n"
+        "for do in (save, append, lock, run.latest):\n"
+        "    try: do()\n"
+        "    except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, run.path], capture_output=True, text=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["RunError"] * 4, done.stdout + done.stderr
+    assert done.stdout.count("Too many open files") == 4 and checkpoints.newest(run.checkpoints, pytest.fail).step == 1
+
+
+def test_notices_go_to_stderr(tmp_path, capsys):
+    run = Run.create(tmp_path / "run", "")
+    (run.path / "events.jsonl").write_bytes(b'{"st')
+    assert list(run.events()) == []
+    assert capsys.readouterr() == ("", "note: events.jsonl: torn last line ignored (4 bytes)\n")

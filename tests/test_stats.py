@@ -1,0 +1,116 @@
+"""Promise: numbers over seeds are exact, seeded and honest about failures. Expected values are computed by hand."""
+
+import numpy as np
+import pytest
+
+import asap.stats
+from asap.errors import UserError
+from asap.stats import Curve, bootstrap_interval, common_grid, first_reach, iqm, median_with_failures, resample
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([7.0], 7.0),
+        ([1.0, 3.0], 2.0),
+        ([9.0, 0.0, 3.0], 3.5),  # Weights 1/6, 2/3, 1/6: 0 + 2 + 1.5.
+        ([100.0, 1.0, 4.0, 2.0], 3.0),  # The middle two.
+        ([0.0, 1.0, 2.0, 3.0, 100.0], 2.0),  # Weights 0.3, 0.4, 0.3 on the middle three.
+        ([0.0, 6.0, 12.0, 18.0, 24.0, 600.0], 15.0),  # Weights 1/6, 1/3, 1/3, 1/6: 1 + 4 + 6 + 4.
+        ([-np.inf, 5.0, 7.0, np.inf], 6.0),  # A tail without weight may be infinite.
+    ],
+)
+def test_iqm_weighs_by_overlap_with_the_middle_half(values, expected):
+    assert iqm(values) == pytest.approx(expected)
+    assert isinstance(iqm(values), float)
+
+
+def test_iqm_works_along_an_axis():
+    table = np.array([[0.0, 10.0, 3.0], [0.0, 20.0, 9.0], [0.0, 30.0, 0.0]])
+    np.testing.assert_allclose(iqm(table), [0.0, 20.0, 3.5])
+    np.testing.assert_allclose(iqm(table.T, axis=1), [0.0, 20.0, 3.5])
+
+
+def test_bootstrap_of_two_values():
+    """The mean of two draws from {0, 1} is 0, 1/2 or 1 with chances 1/4, 1/2, 1/4."""
+    assert bootstrap_interval([0.0, 1.0], statistic=np.mean) == (0.0, 1.0)
+    assert bootstrap_interval([0.0, 1.0], statistic=np.mean, level=0.4) == (0.5, 0.5)
+    assert bootstrap_interval([5.0]) == (5.0, 5.0)
+
+
+def test_bootstrap_is_seeded():
+    values = np.random.default_rng(3).normal(size=15)
+    assert bootstrap_interval(values, seed=1) == bootstrap_interval(values, seed=1)
+    assert bootstrap_interval(values, seed=1) != bootstrap_interval(values, seed=2)
+
+
+def test_bootstrap_per_point_is_the_bootstrap_of_that_point(monkeypatch):
+    values = np.random.default_rng(0).normal(size=(9, 7))
+    low, high = bootstrap_interval(values)
+    assert low.shape == high.shape == (7,)
+    assert (low[4], high[4]) == pytest.approx(bootstrap_interval(values[:, 4]))
+    monkeypatch.setattr(asap.stats, "MAX_RESAMPLED", 2000 * 9 * 2)  # Two points at a time.
+    np.testing.assert_array_equal(np.stack([low, high]), np.stack(bootstrap_interval(values)))
+
+
+def test_bootstrap_interval_covers_the_truth_about_as_often_as_it_says():
+    """Percentile intervals of 20 values cover a little less than they claim: 0.93 is typical for 0.95."""
+    samples = np.random.default_rng(5).normal(size=(20, 400))
+    for level, least, most in ((0.95, 0.88, 0.97), (0.5, 0.40, 0.58)):
+        low, high = bootstrap_interval(samples, samples=500, level=level)
+        assert least < ((low <= 0) & (0 <= high)).mean() < most
+
+
+def test_first_reach_is_the_first_evaluation_at_or_above():
+    episodes, returns = [0, 100, 250, 400], [-391.0, 30.0, 31.0, 29.0]
+    assert first_reach(episodes, returns, 30.0) == 100
+    assert first_reach(episodes, returns, 30.5) == 250
+    assert first_reach(episodes, returns, 60.0) is None
+    assert first_reach(episodes, [np.nan, np.nan, 40.0, 50.0], 30.0) == 250
+    assert isinstance(first_reach(np.array(episodes), np.array(returns), 30.0), int)
+
+
+@pytest.mark.parametrize(
+    ("episodes", "expected"),
+    [
+        ([300, 100, 200], 200.0),
+        ([100, 200, None], 200.0),
+        ([100, 300, 200, None], 250.0),
+        ([100, None], None),
+        ([None, None, 5], None),
+        ([None], None),
+    ],
+)
+def test_failures_take_infinitely_long(episodes, expected):
+    assert median_with_failures(episodes) == expected
+
+
+def test_curves_on_one_grid_keep_their_last_value():
+    long = Curve([0, 10, 30], [1.0, 2.0, 3.0])
+    short = Curve([5, 20], [10.0, 20.0])
+    grid = common_grid([long, short])
+    np.testing.assert_array_equal(grid, [5, 10, 20, 30])  # From the first count at which both have a value.
+    np.testing.assert_array_equal(resample([long, short], grid), [[1, 2, 2, 3], [10, 10, 20, 20]])
+
+
+def test_grid_is_thinned_to_real_counts_with_both_ends():
+    grid = common_grid([Curve(np.arange(0, 1000, 3), np.zeros(334))], points=50)
+    assert len(grid) == 50 and (grid[0], grid[-1]) == (0, 999)
+    assert (grid % 3 == 0).all() and (np.diff(grid) > 0).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: iqm([]),
+        lambda: iqm(3.0),
+        lambda: bootstrap_interval([]),
+        lambda: bootstrap_interval([1.0, 2.0], level=95),
+        lambda: median_with_failures([]),
+        lambda: common_grid([]),
+        lambda: resample([Curve([5], [1.0])], [0, 5]),
+    ],
+)
+def test_nothing_to_summarise_is_an_error_with_a_cure(wrong):
+    with pytest.raises(UserError, match=";"):
+        wrong()
