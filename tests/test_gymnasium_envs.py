@@ -262,6 +262,22 @@ def test_the_batch_moves_as_the_task_does():
         of_action = np.concatenate(moves)[np.tile(actions, 500) == action]
         np.testing.assert_allclose(of_action.mean(0), [x, y], atol=4 * NOISE / np.sqrt(1000))
         np.testing.assert_allclose(of_action.std(0), NOISE, rtol=0.1)
+    assert (moves[0][:4] != moves[0][4:]).all()  # Same actions, noise of their own, ...
+    two_moves = envs.step(actions)[0][:, :2] - MIDDLE["start"]
+    assert (np.abs(two_moves - 2 * moves[-1]) > 1e-5).all()  # ... and new noise in each step.
+
+
+def test_a_new_start_does_not_depend_on_the_last_noise():
+    envs = make_vec(8)
+    envs.np_random = np.random.default_rng(0)
+    starts, finals = [], []
+    for _ in range(125):
+        envs.reset(options=BESIDE_THE_GOAL)
+        observation, _, terminated, _, infos = envs.step(np.full(8, RIGHT))
+        starts += list(observation[terminated, :2])
+        finals += [final[:2] for final in infos["final_obs"][terminated]]
+    assert len(starts) > 900
+    np.testing.assert_allclose(np.corrcoef(np.transpose(starts), np.transpose(finals))[:2, 2:], 0, atol=0.15)
 
 
 def test_the_batch_repeats_with_its_seed():

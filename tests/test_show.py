@@ -104,7 +104,7 @@ def test_the_legend_says_what_each_skill_does():
 
 def test_only_skills_with_area_or_usage_are_in_the_legend():
     words, colours = legend_of(partition_map(EIGHT, TWO_ROOMS))
-    assert [entry.split(":")[0] for entry in words] == ["skill 0", "skill 2", "skill 3", "skill 4", "skill 5", "skill 7"]
+    assert [entry.split(":")[0] for entry in words] == [f"skill {s}" for s in (0, 2, 3, 4, 5, 7)]
     assert colours == [skill_colour(s) for s in (0, 2, 3, 4, 5, 7)]
     words, _ = legend_of(partition_map(EIGHT, TWO_ROOMS, usage=[0.9, 0.1, 0, 0, 0, 0, 0, 0]))
     assert "skill 1" in [entry.split(":")[0] for entry in words] and len(words) == 7
@@ -147,7 +147,12 @@ def random_policy(num_planes, psi=LINEAR):
     return build(beta, psi=psi)
 
 
-SYNTHETIC = [Curve(np.arange(5, 400, 7 + s), 60 - 450 * np.exp(-np.arange(5, 400, 7 + s) / (30 + 3 * s))) for s in range(8)]
+def synthetic_curve(seed):
+    episodes = np.arange(5, 400, 7 + seed)
+    return Curve(episodes, 60 - 450 * np.exp(-episodes / (30 + 3 * seed)))
+
+
+SYNTHETIC = [synthetic_curve(seed) for seed in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +178,7 @@ def test_no_text_is_cut_off_and_no_labels_overlap(draw):
     labels, others = [], [text for text in figure.texts if text.get_text()]
     for axes in figure.axes:
         legend = axes.get_legend()
-        title = [text for text in axes.get_children() if isinstance(text, Text) and text.get_text() == axes.get_title("left")]
+        title = [t for t in axes.get_children() if isinstance(t, Text) and t.get_text() == axes.get_title("left")]
         labels += [*axes.texts, *title, axes.xaxis.label, axes.yaxis.label]
         others += [] if legend is None else [*legend.get_texts(), legend.get_title()]
     # The box of the words alone: that of an annotation has its line in it, too.
@@ -219,9 +224,13 @@ def test_references_are_labelled_at_their_lines():
 
 
 def test_without_a_seed_near_the_top_nothing_is_enlarged():
-    figure = learning_curves([Curve([0, 50], [-391.0, -300.0])], TWO_ROOMS.reference)
-    assert len(figure.axes) == 1
-    assert figure.axes[0].get_ylim()[1] > TWO_ROOMS.reference.dp_optimal
+    reference = TWO_ROOMS.reference
+    (axes,) = learning_curves([Curve([0, 50], [-391.0, -300.0])], reference).axes
+    low, high = axes.get_ylim()
+    values = [reference.misspecified, reference.near_optimal, reference.approx_optimal, reference.dp_optimal]
+    # The words had to move apart; the ends of their lines stay at the references.
+    np.testing.assert_allclose([low + text.xy[1] * (high - low) for text in axes.texts], values)
+    assert np.diff([text.xyann[1] for text in axes.texts]).min() > 0.13
 
 
 def test_usage_lines_have_the_colours_of_the_skills():

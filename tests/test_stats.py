@@ -103,9 +103,8 @@ def test_grid_is_thinned_to_real_counts_with_both_ends():
     "wrong",
     [
         lambda: iqm([]),
-        lambda: iqm(3.0),
         lambda: bootstrap_interval([]),
-        lambda: bootstrap_interval([1.0, 2.0], level=95),
+        lambda: bootstrap_interval([1.0, 2.0], level=95.0),
         lambda: median_with_failures([]),
         lambda: common_grid([]),
         lambda: resample([Curve([5], [1.0])], [0, 5]),

@@ -35,7 +35,9 @@ class PolicyConfig:
         None, "Commit to a skill; this is the chance per step to choose anew inside its region.", low=0.0, high=1.0
     )
     start: str = setting(
-        "misspecified", "Partition at the start: the task's wrong one, or random.", choices=("misspecified", "random")
+        "misspecified",
+        "First plane at the start: the task's wrong one, its approximately optimal one, or random.",
+        choices=("misspecified", "approximate", "random"),
     )
 
 
@@ -54,7 +56,7 @@ class LearnConfig:
     schedule_power: float = setting(0.7, "Robbins-Monro: above 0.5 and up to 1.", above=0.5, high=1.0)
     optimizer: str | None = setting(None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd"))
     lanes: int = setting(32, "Episodes played at the same time.", low=1)
-    window: int = setting(128, "Steps per lane and update (all learners but reinforce).", low=1)
+    window: int = setting(64, "Steps per lane and update (all learners but reinforce).", low=1)
     batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2)
     baseline: str = setting(
         "mean", "reinforce: subtract the mean return of the other episodes, or nothing (Algorithm 1).", choices=("mean", "none")
@@ -65,8 +67,8 @@ class LearnConfig:
     discount: float | None = setting(None, "gamma; default: the task's own.", low=0.0, high=1.0)
     trace: float = setting(0.95, "lambda of the advantages: 0 trusts the critic, 1 the returns.", low=0.0, high=1.0)
     entropy: float = setting(0.1, "Weight of the entropy of the actions.", low=0.0)
-    usage_weight: float = setting(0.1, "Weight of the penalty on skills that are used less than the floor.", low=0.0)
-    usage_floor: float = setting(0.2, "Share of the steps below which a skill counts as unused, times 2 / 2^K.", low=0.0, high=0.5)
+    softening: float = setting(0.03, "Weight of the penalty that revives a plane which has lost one side.", low=0.0)
+    softening_floor: float = setting(0.1, "Share of the steps below which a side counts as lost.", above=0.0, high=0.5)
     critic_features: int = setting(32, "Random Fourier features of the critic.", low=1, high=4096)
     critic_length: float = setting(0.5, "Length scale of the critic, where the observation range is 2.", above=0.0)
     critic_memory: float = setting(0.8, "Weight of the former batches in the critic's fit.", low=0.0, below=1.0)
@@ -104,6 +106,22 @@ LEARNER_DEFAULTS = {
     "actor-critic": ("adam", 0.05, 0.05),
     "natural": ("sgd", 0.3, 0.3),
     "ppo": ("adam", 0.05, 0.05),
+}
+
+
+# The paper's own setting: AC-PG with the sampled skill, one plain gradient step per batch with constant step sizes of
+# 10 (2R) and no help from entropy or softening. Its batch size, critic and reward scale are not given.
+PRESETS = {
+    "paper": (
+        "learn.learner=actor-critic",
+        "learn.gradient=sampled",
+        "learn.optimizer=sgd",
+        "learn.step_size_theta=10.0",
+        "learn.step_size_beta=10.0",
+        "learn.entropy=0.0",
+        "learn.softening=0.0",
+        "run.episodes=35000",
+    )
 }
 
 

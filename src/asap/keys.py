@@ -8,6 +8,7 @@ rounds it is bit for bit the generator of jax.random.
 Use a key once: either `fold` it into more keys, or read its two words with `uniforms` or `normals`.
 """
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ class Key(NamedTuple):
     lo: Word
 
 
+@functools.partial(jax.jit, static_argnames="rounds")  # Traced once and called: unrolled rounds are slow to trace.
 def threefry(key: Key, counter_hi: Word, counter_lo: Word, rounds: int = ROUNDS) -> Key:
     """One Threefry-2x32 block: the counter, encrypted under the key."""
     schedule = (key.hi, key.lo, key.hi ^ key.lo ^ jnp.uint32(0x1BD11BDA))

@@ -7,7 +7,7 @@ with the exact Gaussian mass of its cell. Walls lie between cells, so a value ne
 move is blocked is decided by `Rooms.transition` itself. Rounding a landing point to its cell keeps the mean of a move
 and adds h^2 / 12 to its variance, 8 % for 100 cells: against the true environment the returns differ by less than 0.1.
 
-Returns are undiscounted, and the horizon is left out: from the worst cell of 3R the optimal policy needs 51 of 400 steps.
+Returns are undiscounted, and the horizon is left out: from the worst cell of 3R the optimum takes 51 of the 400 steps.
 """
 
 import math
@@ -23,7 +23,8 @@ from asap.errors import UserError
 TAIL = 4  # Noise beyond this many standard deviations (one number in 16,000) is left out.
 TOLERANCE = 1e-6
 MAX_SWEEPS = 1_000
-_MOVES = ((0.0, STEP), (0.0, -STEP), (STEP, 0.0), (-STEP, 0.0))  # As Rooms.spec.action_names.
+# Up, down, right, left. Known here only to place the noises so that moves end at centres; `transition` does the moving.
+_MOVES = ((0.0, STEP), (0.0, -STEP), (STEP, 0.0), (-STEP, 0.0))
 
 
 class Optimum(NamedTuple):
@@ -53,7 +54,7 @@ def optimal_return(task: RoomsTask, cells: int = 100) -> float:
 
 
 def optimal_values(task: RoomsTask, cells: int = 100) -> Optimum:
-    """Value iteration to convergence, on `cells` by `cells` cells; fewer than 50 would be coarser than the noise."""
+    """Value iteration to convergence, on `cells` by `cells` cells; below 50 they are too coarse for the noise."""
     shape = _grid_shape(task, cells)
     moves = _moves(task, shape)
     values = np.zeros(math.prod(shape))
@@ -73,7 +74,7 @@ def _grid_shape(task: RoomsTask, cells: int) -> tuple[int, int]:
 
 def _action_values(moves: Moves, values: Float[np.ndarray, "C"]) -> Float[np.ndarray, "A C"]:
     at_landing = np.append(values, 0.0)
-    # Action by action: all four gathers at once would leave the cache, at half the speed.
+    # Action by action: one gather for all four leaves the cache and takes up to twice as long.
     return moves.rewards + np.stack(
         [at_landing[landings] @ weights for landings, weights in zip(moves.landings, moves.weights)]
     )

@@ -1,4 +1,4 @@
-"""Our named tasks as Gymnasium environments: one jitted call per step, around the same `env.step` that learning uses."""
+"""Our named tasks as Gymnasium environments: one jitted call per step, around the task's own `env.step`."""
 
 import functools
 from collections.abc import Callable
@@ -95,16 +95,16 @@ class TaskEnv(gymnasium.Env):
 
     def render(self) -> np.ndarray | None:
         if self.render_mode is None:
-            gymnasium.logger.warn('render() draws nothing without a mode; make the env with render_mode="rgb_array"')
-            return None
+            return warn_no_render_mode()
         if self._running is None:
             raise ResetNeeded("there is nothing to draw yet; call reset() before render()")
         return draw(self.named, self._running.state)
 
     def _action(self, action: int) -> Int[Array, ""]:
         """The action as an array that JAX has seen before, which saves its conversion."""
-        # An int needs no more than a comparison; `contains`, which takes NumPy's integers too, costs a microsecond.
-        if (type(action) is int and 0 <= action < len(self._actions)) or self.action_space.contains(action):
+        # `contains` also knows arrays of one integer, but takes 8 microseconds: a fifth of a step.
+        is_known = isinstance(action, (int, np.integer)) and 0 <= action < len(self._actions)
+        if is_known or self.action_space.contains(action):
             return self._actions[int(action)]
         raise bad_action(action, self.named.env.spec)
 
@@ -129,6 +129,10 @@ def check_render_mode(render_mode: str | None) -> None:
         raise ValueError(f"render_mode: unknown (got {render_mode!r}); choose 'rgb_array' or None")
 
 
+def warn_no_render_mode() -> None:
+    gymnasium.logger.warn('render() draws nothing without a mode; make the env with render_mode="rgb_array"')
+
+
 def start_from(named: NamedTask, options: dict[str, Any] | None) -> State | None:
     """The state that the options of `reset` ask for; None is the task's own draw."""
     known = {"start"} if isinstance(named.env, Rooms) else set()
@@ -140,13 +144,13 @@ def start_from(named: NamedTask, options: dict[str, Any] | None) -> State | None
 
 def _position(start: Any, spec: Spec) -> Position:
     try:
-        x, y = (np.float32(coordinate) for coordinate in start)
-    except (TypeError, ValueError):
-        x = y = np.float32("nan")
+        x, y = map(float, start)
+    except (TypeError, ValueError, OverflowError):
+        x = y = float("nan")
     # Written so that NaN fails.
     if not all(low <= c <= high for c, low, high in zip((x, y), spec.observation_low, spec.observation_high)):
         raise ValueError(f"options: 'start' is not a point of the unit square (got {start!r}); give (x, y)")
-    return Position(x, y)
+    return Position(np.float32(x), np.float32(y))
 
 
 def draw(named: NamedTask, state: State) -> np.ndarray:

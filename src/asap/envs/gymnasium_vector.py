@@ -17,7 +17,16 @@ from jaxtyping import Array, Float, Int
 
 from asap.envs.catalog import find
 from asap.envs.core import Env, Episode, Spec, TaskSet, advance, begin
-from asap.envs.gymnasium import TaskEnv, bad_action, check_render_mode, draw, draw_key, observation_space, start_from
+from asap.envs.gymnasium import (
+    TaskEnv,
+    bad_action,
+    check_render_mode,
+    draw,
+    draw_key,
+    observation_space,
+    start_from,
+    warn_no_render_mode,
+)
 from asap.keys import Key, fold
 from asap.types import State, Task, Timestep
 
@@ -148,7 +157,7 @@ class TaskVectorEnv(VectorEnv):
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         if self.render_mode is None:
-            return None
+            return warn_no_render_mode()
         if self._batch is None:
             raise ResetNeeded("there is nothing to draw yet; call reset() before render()")
         states = jax.tree.map(np.asarray, self._batch.episodes.state)
@@ -157,7 +166,7 @@ class TaskVectorEnv(VectorEnv):
     def _check(self, actions: np.ndarray) -> np.ndarray:
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,):
-            raise ValueError(f"actions: one per environment is needed (got shape {actions.shape}); give {self.num_envs}")
+            raise ValueError(f"actions: one per environment, {self.num_envs} in all (got shape {actions.shape})")
         if actions.dtype.kind not in "iu":
             raise ValueError(f"actions: must be integers (got {actions.dtype})")
         wrong = (actions < 0) | (actions >= self.single_action_space.n)

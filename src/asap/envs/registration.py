@@ -1,6 +1,8 @@
 """Our named tasks in Gymnasium's registry. Entry points are strings, so that registering does not import JAX."""
 
-import gymnasium
+import importlib.abc
+import importlib.util
+import sys
 
 # Id, name in the catalog, time limit. A copy of what the catalog says (a test compares them): asking it imports JAX.
 ENVIRONMENTS = (
@@ -12,6 +14,8 @@ ENVIRONMENTS = (
 
 def register() -> None:
     """Makes `gymnasium.make("asap/TwoRooms-v0")` work; a second call changes nothing."""
+    import gymnasium
+
     for gymnasium_id, name, max_episode_steps in ENVIRONMENTS:
         if gymnasium_id not in gymnasium.registry:
             gymnasium.register(
@@ -21,3 +25,32 @@ def register() -> None:
                 max_episode_steps=max_episode_steps,
                 kwargs={"name": name},
             )
+
+
+class _AfterGymnasium(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Loads gymnasium as usual, then registers."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "gymnasium":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None:
+            self._loader, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        register()
+
+
+def register_with_gymnasium() -> None:
+    """Registers now, or as soon as gymnasium is imported: importing it here would double the time of `asap --help`."""
+    if "gymnasium" in sys.modules:
+        register()
+    else:
+        sys.meta_path.insert(0, _AfterGymnasium())

@@ -1,4 +1,15 @@
-"""What keeps learning alive besides the return: entropy of the actions, and use of every skill."""
+"""What keeps learning alive besides the return: entropy of the actions, and softening of planes that have lost a side.
+
+Before the first successes the gradient of a hyperplane is noise, and noise drives it off the visited states: one side
+is never entered again, its skill gets no more data, and with p(1 - p) close to 0 neither does the plane. A bonus on
+the usage of skills does not help: its gradient lives at the states next to the boundary, so it pins the plane in some
+corner. Softening acts on all states instead. Its penalty on plane k,
+
+    mean over x of KL(uniform over both sides || p_k(. | x)) + const = mean of softplus(u_k) + softplus(-u_k),
+
+has a gradient that does not vanish where the plane is saturated, and draws the plane towards "either side, anywhere",
+from which the advantages can part it anew. It acts only while the smaller side has less than the floor of the usage.
+"""
 
 from typing import NamedTuple
 
@@ -13,32 +24,37 @@ from asap.types import Transition
 
 
 class Regularity(NamedTuple):
-    """Mean entropy of pi(. | x) in nats, and the mean probability of each skill, over a batch of states."""
+    """Over a batch of states: mean entropy of pi(. | x) in nats, and the mean probability of each skill."""
 
     entropy: Float[Array, ""]
     usage: Float[Array, "S"]
 
 
-def measure(policy: ASAPPolicy, batch: Transition) -> Regularity:
-    def at(x: Float[Array, "O"], m: Float[Array, "Z"]) -> tuple[Float[Array, ""], Float[Array, "S"]]:
-        log_p = policy.partition.log_probs(policy.psi(x, m))
-        log_sigma = policy.skills.log_probs(policy.phi(x, m))
-        log_pi = jax.nn.logsumexp(log_p[:, None] + log_sigma, axis=0)
-        return -(jnp.exp(log_pi) * log_pi).sum(), jnp.exp(log_p)
-
-    entropy, usage = jax.vmap(at, in_axes=-1, out_axes=-1)(batch.observation, batch.descriptor)
-    return Regularity(entropy.mean(), usage.mean(-1))
-
-
-def regularity_gradient(
-    config: LearnConfig, policy: ASAPPolicy, batch: Transition
-) -> tuple[Parameters, Regularity]:
-    """Gradient of entropy bonus minus the penalty on skills used less than the floor."""
+def regularity_gradient(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
+    """Gradient of the entropy bonus minus the softening penalty."""
 
     def value(parameters: Parameters) -> tuple[Float[Array, ""], Regularity]:
-        regularity = measure(with_parameters(policy, parameters), batch)
-        floor = config.usage_floor * 2 / policy.num_skills
-        missing = jax.nn.relu(jnp.log(floor + 1e-8) - jnp.log(regularity.usage + 1e-8)).sum()
-        return config.entropy * regularity.entropy - config.usage_weight * missing, regularity
+        def at(x: Float[Array, "O"], m: Float[Array, "Z"]):
+            return _at_state(with_parameters(policy, parameters), x, m)
+
+        entropy, skills, margins = jax.vmap(at, in_axes=-1, out_axes=-1)(batch.observation, batch.descriptor)
+        penalty = softening(margins, config.softening_floor)
+        regularity = Regularity(entropy.mean(), skills.mean(-1))
+        return config.entropy * regularity.entropy - config.softening * penalty, regularity
 
     return jax.grad(value, has_aux=True)(parameters_of(policy))
+
+
+def _at_state(policy: ASAPPolicy, x: Float[Array, "O"], m: Float[Array, "Z"]):
+    psi = policy.psi(x, m)
+    log_p = policy.partition.log_probs(psi)
+    log_pi = jax.nn.logsumexp(log_p[:, None] + policy.skills.log_probs(policy.phi(x, m)), axis=0)
+    return -(jnp.exp(log_pi) * log_pi).sum(), jnp.exp(log_p), policy.partition.margins(psi)
+
+
+def softening(margins: Float[Array, "K N"], floor: float) -> Float[Array, ""]:
+    """The penalty, over planes; each counts from 0 (its smaller side has the floor or more) to 1 (none at all)."""
+    side = jax.nn.sigmoid(margins).mean(-1)
+    lost = jax.nn.relu(1 - jnp.minimum(side, 1 - side) / floor)
+    distance = (jax.nn.softplus(margins) + jax.nn.softplus(-margins)).mean(-1)
+    return (jax.lax.stop_gradient(lost) * distance).sum()

@@ -43,8 +43,13 @@ class Moment(NamedTuple):
 
 
 def cast(tasks: TaskSet, policy: ASAPPolicy, lane_key: Key, step: Int[Array, ""] | int) -> Draws:
-    noise, reset, task, choice = (fold(lane_key, step, purpose) for purpose in range(4))
-    return Draws(tasks.env.noise(noise), reset, task, policy.draws(choice))
+    reset = fold(lane_key, step, 1)
+    task = reset if tasks.size == 1 else fold(lane_key, step, 2)  # Not drawn where it decides nothing.
+    return Draws(tasks.env.noise(fold(lane_key, step, 0)), reset, task, cast_choice(policy, lane_key, step))
+
+
+def cast_choice(policy: ASAPPolicy, lane_key: Key, step: Int[Array, ""] | int) -> tuple[Float[Array, ""], ...]:
+    return policy.draws(fold(lane_key, step, 3))
 
 
 def look(tasks: TaskSet, episode: Episode) -> tuple[Float[Array, "O"], Float[Array, "Z"]]:
@@ -65,7 +70,7 @@ def start_lanes(tasks: TaskSet, key: Key, num_lanes: int) -> Lane:
 def start_moment(tasks: TaskSet, policy: ASAPPolicy, lane_key: Key, lane: Lane) -> Moment:
     """The first choice of a window is made by the policy of that window, with the id of the step before its first."""
     x, m = look(tasks, lane.episode)
-    skill, action = policy.choose(cast(tasks, policy, lane_key, -1).choice, x, m, lane.previous_skill)
+    skill, action = policy.choose(cast_choice(policy, lane_key, -1), x, m, lane.previous_skill)
     return Moment(lane, skill, action, cast(tasks, policy, lane_key, 0))
 
 

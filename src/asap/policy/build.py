@@ -37,13 +37,13 @@ def build_policy(config: PolicyConfig, tasks: tuple[NamedTask, ...], key: Key) -
 
 
 def _start_planes(config: PolicyConfig, task: NamedTask, key: jax.Array, size: int) -> jax.Array:
-    """The task's misspecified plane first, where psi is the task's own; further planes are random."""
+    """The task's named plane first, where psi is the task's own; further planes are random."""
     beta = jax.random.normal(key, (config.hyperplanes, size)) * 0.5
     own = config.basis in (None, task.basis) and not config.inputs and not config.frequencies
-    if config.start == "misspecified" and own and len(task.misspecified) <= size:
-        first = jnp.zeros(size).at[: len(task.misspecified)].set(jnp.asarray(task.misspecified))
-        beta = beta.at[0].set(first)
-    return beta
+    if config.start == "random" or not own:
+        return beta
+    named = jnp.asarray(task.misspecified if config.start == "misspecified" else task.approximate)
+    return beta.at[0].set(jnp.zeros(size).at[: len(named)].set(named))
 
 
 def build_psi(config: PolicyConfig, tasks: tuple[NamedTask, ...]) -> Features:

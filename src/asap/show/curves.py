@@ -59,7 +59,7 @@ def _summarise(curves: Sequence[Curve]) -> Summary:
 
 
 def _worth_enlarging(curves: Sequence[Curve], reference: Reference | None) -> tuple[float, float] | None:
-    """From as far below near-optimal as the optimum is above it, to a little over the optimum, if any seed got there."""
+    """As far below near-optimal as the optimum is above it, to a little over the optimum, if any seed got there."""
     if reference is None:
         return None
     reach = reference.dp_optimal - reference.near_optimal
@@ -80,7 +80,7 @@ def _draw_whole(axes: Axes, reference: Reference, enlarged: tuple[float, float])
     _make_room(axes, reference)
     axes.axhspan(*enlarged, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
     _draw_references(axes, [_at_the_start(reference)])
-    label_right(axes, [Label(sum(enlarged) / 2, "enlarged above", MUTED)], gap=0)
+    label_right(axes, [Label(sum(enlarged) / 2, "enlarged above", MUTED)], gap=0.0)
 
 
 def _make_room(axes: Axes, reference: Reference) -> None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -114,7 +115,7 @@ def _read_skills(
 ) -> tuple[SkillReading, ...]:
     sides = (2 * np.asarray(skill_bits(policy.partition.num_planes)) - 1).tolist()
     constant = policy.phi.constant and policy.phi.task == "none"
-    probabilities = np.exp(np.asarray(policy.skills.log_probs(np.ones(1, np.float32)))) if constant else None
+    probabilities = np.exp(np.asarray(policy.skills.log_probs(jnp.ones(1)))) if constant else None
 
     def read(s: int) -> SkillReading:
         actions = dict(zip(spec.action_names, probabilities[s].tolist())) if constant else None

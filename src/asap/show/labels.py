@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
+from numpy.typing import ArrayLike
 
 from asap.show.palette import INK
 
@@ -23,7 +24,7 @@ def label_right(axes: Axes, labels: Sequence[Label], gap: float) -> None:
     low, high = axes.get_ylim()
     heights = [(label.at - low) / (high - low) for label in labels]
     for label, height, place in zip(labels, heights, spread(heights, gap)):
-        text = _write(axes, label, at=(1, height), place=(1.05, place), anchor=(0, 0.5))
+        text = _write(axes, label, at=(1.0, height), place=(1.05, place), anchor=(0.0, 0.5))
         text.set(ha="left", va="center")
 
 
@@ -32,7 +33,7 @@ def label_top(axes: Axes, labels: Sequence[Label], gap: float) -> None:
     low, high = axes.get_xlim()
     columns = [(label.at - low) / (high - low) for label in labels]
     for label, column, place in zip(labels, columns, spread(columns, gap)):
-        text = _write(axes, label, at=(column, 1), place=(place, 1.02), anchor=(0.5, 0))
+        text = _write(axes, label, at=(column, 1.0), place=(place, 1.02), anchor=(0.5, 0.0))
         text.set(ha="center", va="bottom")
 
 
@@ -54,7 +55,7 @@ def _write(
     )
 
 
-def spread(heights: Sequence[float], gap: float) -> np.ndarray:
+def spread(heights: ArrayLike, gap: float) -> np.ndarray:
     """Heights in [0, 1] moved apart to at least `gap`, as long as there is room, in their order."""
     order = np.argsort(heights, kind="stable")
     gap = min(gap, 1 / max(len(order) - 1, 1))

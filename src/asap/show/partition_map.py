@@ -135,7 +135,7 @@ def _legend_entry(
     skill: int,
     usage: np.ndarray | None,
 ) -> Patch:
-    does = main_actions(action_names, mean_actions(policy, regions, skill, m), smallest=0.05)
+    does = main_actions(action_names, mean_actions(policy, regions, skill, m).tolist(), smallest=0.05)
     used = "" if usage is None else f" (used {percent(usage[skill])})"
     return Patch(facecolor=skill_colour(skill), edgecolor=INK, linewidth=0.6, label=f"skill {skill}: {does}{used}")
 

@@ -1,7 +1,7 @@
 """How numbers and shares are written for people: two or three significant digits, whole percents."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 SMALLEST_NAMED = 0.01  # Actions below are summed up as "else".
 
@@ -30,15 +30,16 @@ def sum_of(terms: Sequence[tuple[str, float]], constant: float = 0.0) -> str:
     return ("-" if c < 0 else "") + first + "".join(f" {'-' if c < 0 else '+'} {piece}" for piece, c in rest)
 
 
-def actions_in_words(names: Sequence[str], probabilities: Sequence[float]) -> str:
+def actions_in_words(names: Iterable[str], probabilities: Iterable[float]) -> str:
     """`right 55 %, up 44 %, else 1 %`: by probability, the small ones together."""
+    probabilities = [float(p) for p in probabilities]
     named = main_actions(names, probabilities, SMALLEST_NAMED)
-    rest = math.fsum(p for p in map(float, probabilities) if p < SMALLEST_NAMED)
+    rest = math.fsum(p for p in probabilities if p < SMALLEST_NAMED)
     # A rest that is nearly nothing would be noise in the sentence.
     return named if rest < 0.0005 else f"{named}, else {percent(rest)}"
 
 
-def main_actions(names: Sequence[str], probabilities: Sequence[float], smallest: float) -> str:
+def main_actions(names: Iterable[str], probabilities: Iterable[float], smallest: float) -> str:
     """`right 55 %, up 44 %`: by probability, without those below `smallest`."""
     ordered = sorted(zip(names, map(float, probabilities)), key=lambda pair: -pair[1])
     return ", ".join(f"{name} {percent(p)}" for name, p in ordered if p >= smallest)

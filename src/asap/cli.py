@@ -1,0 +1,184 @@
+"""The command line. JAX and all that needs it are imported inside the commands, so that --help answers at once."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from asap.errors import RunError, UserError
+
+app = typer.Typer(
+    help="Learn a handful of skills and the regions of the state space where each applies.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+RunPath = Annotated[str, typer.Argument(metavar="RUN", help="Run directory, as printed by `asap train`.")]
+TrainedSeed = Annotated[Optional[int], typer.Option("--seed", help="Which trained seed to show; default: the first.")]
+
+
+@app.command()
+def train(
+    tasks: Annotated[
+        Optional[list[str]],
+        typer.Argument(metavar="TASK...", help="A task, or several for a joint run; NAME:WEIGHT weights them."),
+    ] = None,
+    seed: Annotated[Optional[int], typer.Option(help="First seed.")] = None,
+    seeds: Annotated[Optional[int], typer.Option(help="Seeds trained side by side.")] = None,
+    episodes: Annotated[Optional[int], typer.Option(help="Budget of each seed, in completed episodes.")] = None,
+    hyperplanes: Annotated[Optional[int], typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
+    learner: Annotated[Optional[str], typer.Option(help="reinforce, actor-critic, natural or ppo.")] = None,
+    gradient: Annotated[Optional[str], typer.Option(help="sampled or marginal.")] = None,
+    preset: Annotated[Optional[str], typer.Option(help="A named setting: paper.")] = None,
+    config: Annotated[Optional[str], typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
+    set_: Annotated[
+        Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. learn.epochs=4; see `asap settings`.")
+    ] = None,
+    out: Annotated[Optional[str], typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
+    resume: Annotated[Optional[str], typer.Option(metavar="RUN", help="Go on with a run that was stopped.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Train on one task, or on several together.
+
+    The run can be stopped at any time (Ctrl-C, SIGTERM, even SIGKILL) and resumed: it ends with the same bits.
+    """
+    from asap.commands.training import new_run, resumed_run, train_run
+
+    if resume is not None:
+        if tasks or config or set_ or preset:
+            raise UserError("--resume", "takes its settings from the run", resume, "leave out the task and the settings")
+        run, settings = resumed_run(resume, episodes)
+    else:
+        options = {
+            "run.seed": seed,
+            "run.seeds": seeds,
+            "run.episodes": episodes,
+            "policy.hyperplanes": hyperplanes,
+            "learn.learner": learner,
+            "learn.gradient": gradient,
+        }
+        run, settings = new_run(tasks or [], options, preset, config, set_ or [], out)
+    train_run(run, settings, json_)
+
+
+@app.command("eval")
+def evaluate(
+    run: RunPath,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes per seed and task.")] = 1000,
+    task: Annotated[Optional[str], typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the episodes.")] = 0,
+    best: Annotated[bool, typer.Option("--best", help="The best checkpoint instead of the last.")] = False,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Play the learned policies: return, success, and use of each skill."""
+    from asap.commands.reading import evaluate_run
+
+    evaluate_run(run, episodes, task, seed, best, json_)
+
+
+@app.command()
+def explain(
+    run: RunPath,
+    task: Annotated[Optional[str], typer.Option(help="Which of the run's tasks.")] = None,
+    seed: TrainedSeed = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Print the learned rules: hyperplanes as inequalities, skills as actions."""
+    from asap.commands.reading import explain_run
+
+    explain_run(run, task, seed, json_)
+
+
+@app.command()
+def plot(
+    run: RunPath,
+    task: Annotated[Optional[str], typer.Option(help="Which of the run's tasks.")] = None,
+    seed: TrainedSeed = None,
+    out: Annotated[Optional[str], typer.Option(metavar="DIR", help="Where to write; default: in the run.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Draw the partition with its skills, the learning curves and the use of skills."""
+    from asap.commands.reading import plot_run
+
+    plot_run(run, task, seed, out, json_)
+
+
+@app.command("tasks")
+def list_tasks(
+    name: Annotated[Optional[str], typer.Argument(metavar="[TASK]", help="Show just this task.")] = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Measure the reference returns anew (a minute per task).")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the measurement.")] = 0,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the tasks, with the returns that results are read against."""
+    from asap.commands.reading import show_tasks
+
+    show_tasks(name, measure, seed, json_)
+
+
+@app.command("settings")
+def list_settings(
+    seed: Annotated[int, typer.Option(hidden=True)] = 0, json_: Json = False, debug: Debug = False
+) -> None:
+    """List every setting for --set and TOML files, with its default."""
+    from asap.commands.reading import show_settings
+
+    show_settings(json_)
+
+
+def main() -> None:
+    """Runs a command; whatever goes wrong ends as one line on stderr."""
+    debug = "--debug" in sys.argv
+    try:
+        code = app(standalone_mode=False)
+    except BaseException as error:
+        code = _fail(error, debug)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # The reader has gone (`| head`): nothing more to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: BaseException, debug: bool) -> int:
+    if isinstance(error, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    if type(error).__name__ in ("Exit", "NoArgsIsHelpError"):  # Typer's own; its click is private in some releases.
+        return getattr(error, "exit_code", 2)
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    line, code = _as_line(error)
+    print(f"error: {line}", file=sys.stderr)
+    return code
+
+
+def _as_line(error: BaseException) -> tuple[str, int]:
+    if isinstance(error, UserError):
+        return str(error), error.exit_code
+    usage = getattr(error, "format_message", None)
+    if usage is not None:
+        return " ".join(f"usage: {usage()}; see `asap --help`".split()), 2
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error):
+        cure = "use fewer lanes, seeds or hyperplanes; the last checkpoint is intact"
+        return str(RunError("memory", "there is not enough of it", type(error).__name__, cure)), 1
+    what = " ".join(str(error).split()) or "no message"
+    return str(RunError("internal", what[:300], type(error).__name__, "run again with --debug and report it")), 1

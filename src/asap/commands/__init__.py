@@ -1,0 +1,1 @@
+"""What the commands do, behind the command line that parses them."""

@@ -1,0 +1,260 @@
+"""A training run from its config to its result: compiled chunks, and between them logging, saving and stopping."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from asap import stats
+from asap.config import Config
+from asap.envs import catalog
+from asap.envs.catalog import NamedTask, Reference
+from asap.errors import RunError
+from asap.evaluate import Evaluation
+from asap.learn.gradients import Parameters, parameters_of
+from asap.learn.train import Metrics, Trainer, TrainState, is_active
+from asap.policy.build import require_memory
+from asap.policy.policy import ASAPPolicy
+from asap.runs import Run
+from asap.state_arrays import from_arrays, parameter_digest, to_arrays
+from asap.stopping import StopRequest
+
+SAVE_EVERY_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One entry per update: axes (updates, seeds), and (updates, seeds, tasks) or (updates, seeds, skills)."""
+
+    episodes: np.ndarray
+    returns: np.ndarray
+    success: np.ndarray
+    usage: np.ndarray
+    active: np.ndarray
+
+    @classmethod
+    def read(cls, run: Run) -> "Curve":
+        """From the event log. A resumed run logs some updates again: they are the same, and count once."""
+        rows = {event["update"]: event for event in run.events() if event.get("kind") == "update"}
+        columns = [[rows[update][name] for update in sorted(rows)] for name in cls.names()]
+        return cls(*(np.asarray(column, float) for column in columns))
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        return tuple(field.name for field in dataclasses.fields(cls))
+
+    def first_near_optimal(self, threshold: np.ndarray) -> list[int | None]:
+        """Per seed, completed episodes at the first evaluation that is near-optimal on every task."""
+        reached = (self.returns >= threshold).all(-1)
+        return [
+            int(self.episodes[np.argmax(reached[:, seed]), seed]) if reached[:, seed].any() else None
+            for seed in range(self.episodes.shape[1])
+        ]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to. Evaluation arrays have axes (seeds, tasks, ...)."""
+
+    config: Config
+    policy: ASAPPolicy  # Stacked over seeds.
+    evaluation: Evaluation
+    curve: Curve
+    env_steps: int
+    wall_seconds: float
+    compile_seconds: float
+    finished: bool
+    parameters_sha256: str
+
+
+class Session:
+    """One run; `train` goes on from the newest checkpoint, or from the start where there is none."""
+
+    def __init__(self, config: Config, run: Run, report: Callable[[int, np.ndarray, np.ndarray], None] = lambda *_: None):
+        self.config, self.run, self.report = config, run, report
+        self.named: tuple[NamedTask, ...] = tuple(catalog.find(name) for name in config.run.tasks)
+        require_memory(config, self.named)
+        self.tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
+        self.trainer = Trainer(config, self.named, self.tasks)
+        self.compile_seconds = 0.0
+
+    def train(self, stop: StopRequest) -> Result:
+        began = time.monotonic()
+        with self.run.locked():
+            states = self._restore()
+            self._compile(states)
+            states, finished = self._loop(states, stop)
+            result = self._conclude(states, finished, began)
+            if finished:
+                self.run.append({"kind": "end", "parameters_sha256": result.parameters_sha256})
+        return result
+
+    def _restore(self) -> TrainState:
+        template = jax.eval_shape(self.trainer.start, self.trainer.keys)
+        checkpoint = self.run.latest()
+        if checkpoint is None:
+            began = time.monotonic()
+            states = jax.block_until_ready(self.trainer.start(self.trainer.keys))
+            self.compile_seconds += time.monotonic() - began
+            self._save(states)
+            return states
+        return from_arrays(template, checkpoint.arrays)
+
+    def _compile(self, states: TrainState) -> None:
+        """Both functions at the same time: the compiler leaves the interpreter free."""
+        began = time.monotonic()
+        metrics = jax.eval_shape(self.trainer.advance, self.trainer.keys, states)[1]
+        with ThreadPoolExecutor(2) as pool:
+            advance = pool.submit(lambda: self.trainer.advance.lower(self.trainer.keys, states).compile())
+            arguments = (self.trainer.keys, states.policy, metrics.parameters, np.int32(0))
+            evaluate = pool.submit(lambda: self.trainer.evaluate.lower(*arguments).compile())
+            self._advance, self._evaluate = advance.result(), evaluate.result()
+        self.compile_seconds += time.monotonic() - began
+
+    def _loop(self, states: TrainState, stop: StopRequest) -> tuple[TrainState, bool]:
+        saved, best = time.monotonic(), -np.inf
+        active = self._any_active(states)
+        while active and not stop.requested:
+            update = int(np.max(states.iteration))
+            states, metrics = self._advance(self.trainer.keys, states)
+            evaluation = self._evaluate(self.trainer.keys, states.policy, metrics.parameters, np.int32(update))
+            self._log(update, metrics, evaluation)
+            self._refuse_spoiled(states)
+            active = self._any_active(states)
+            if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or stop.requested:
+                mean = float(np.mean(evaluation.returns[-1]))
+                self._save(states, best=mean > best)
+                saved, best = time.monotonic(), max(best, mean)
+        return states, not active
+
+    def _any_active(self, states: TrainState) -> bool:
+        return bool(np.any(jax.vmap(lambda state: is_active(self.config, state))(states)))
+
+    def _log(self, update: int, metrics: Metrics, evaluation: Evaluation) -> None:
+        """One line per update. A seed that had stopped before logs what it stopped with."""
+        metrics, evaluation = jax.tree.map(np.asarray, (metrics, evaluation))
+        steps = evaluation.skill_steps.sum(2)
+        usage = steps / np.maximum(steps.sum(-1, keepdims=True), 1)
+        returns, success = evaluation.returns.mean(-1), evaluation.success.mean(-1)
+        for row in range(self.config.run.chunk):
+            if not metrics.active[row].any():
+                break
+            self.run.append(
+                {
+                    "kind": "update",
+                    "update": update + row + 1,
+                    "episodes": metrics.cumulative_episodes[row].tolist(),
+                    "returns": returns[row].round(3).tolist(),
+                    "success": success[row].round(4).tolist(),
+                    "usage": usage[row].round(4).tolist(),
+                    "active": metrics.active[row].tolist(),
+                    "env_steps": metrics.env_steps[row].tolist(),
+                    "gradient_theta": metrics.diagnostics.gradient_theta[row].tolist(),
+                    "gradient_beta": metrics.diagnostics.gradient_beta[row].tolist(),
+                    "kl": metrics.diagnostics.kl[row].tolist(),
+                    "entropy": metrics.diagnostics.regularity.entropy[row].tolist(),
+                    "explained_variance": metrics.explained_variance[row].tolist(),
+                    "movement": metrics.movement[row].tolist(),
+                }
+            )
+        self.report(update + self.config.run.chunk, metrics.cumulative_episodes[-1], returns[-1])
+
+    def _refuse_spoiled(self, states: TrainState) -> None:
+        spoiled = np.flatnonzero(states.spoiled)
+        if len(spoiled):
+            iteration = int(states.iteration[spoiled[0]])
+            seed = self.config.run.seed + int(spoiled[0])
+            raise RunError(
+                "gradient",
+                f"became nan or infinite at iteration {iteration + 1} of seed {seed}",
+                "nan",
+                f"the update was not applied and the last good checkpoint is kept; lower the step sizes and resume {self.run.path}",
+            )
+
+    def _save(self, states: TrainState, best: bool = False) -> None:
+        arrays = to_arrays(states)
+        meta = {"tasks": list(self.config.run.tasks), "seeds": self.config.run.seeds, "hyperplanes": self.config.policy.hyperplanes}
+        self.run.save(int(np.max(states.iteration)), arrays, meta, best=best)
+
+    def _conclude(self, states: TrainState, finished: bool, began: float) -> Result:
+        return Result(
+            config=self.config,
+            policy=states.policy,
+            evaluation=self.evaluate(states.policy, self.config.run.final_episodes),
+            curve=Curve.read(self.run),
+            env_steps=int(np.asarray(states.env_steps).sum(dtype=np.int64)),
+            wall_seconds=time.monotonic() - began,
+            compile_seconds=self.compile_seconds,
+            finished=finished,
+            parameters_sha256=parameter_digest(states.policy),
+        )
+
+    def evaluate(self, policy: ASAPPolicy, num_episodes: int) -> Evaluation:
+        """Final evaluation with the function compiled for the chunks: its slots all hold the same policy."""
+        chunk, per_call = self.config.run.chunk, self.config.run.chunk * self.config.run.eval_episodes
+        repeated = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (chunk, *leaf.shape)), parameters_of(policy))
+        rounds = -(-num_episodes // per_call)
+        # Rounds count down from the largest number, so they never meet those of training.
+        parts = [self._evaluate(self.trainer.keys, policy, repeated, np.int32(2**31 - 1 - r)) for r in range(rounds)]
+        return join_evaluations([jax.tree.map(np.asarray, part) for part in parts], num_episodes)
+
+
+def join_evaluations(parts: list[Evaluation], num_episodes: int) -> Evaluation:
+    """Parts with axes (chunk, seeds, tasks, episodes) as one with axes (seeds, tasks, episodes)."""
+
+    def episodes(name: str) -> np.ndarray:
+        return np.concatenate([np.concatenate(list(getattr(part, name)), -1) for part in parts], -1)[..., :num_episodes]
+
+    def counts(name: str) -> np.ndarray:
+        return sum(getattr(part, name).astype(np.int64).sum(0) for part in parts)
+
+    return Evaluation(
+        episodes("returns"), episodes("success"), episodes("lengths"), counts("skill_steps"), counts("skill_starts")
+    )
+
+
+def references(config: Config) -> list[Reference]:
+    return [catalog.find(name).reference for name in config.run.tasks]
+
+
+def summary(result: Result, path: str) -> dict:
+    """The JSON object of `asap train`."""
+    config, refs = result.config, references(result.config)
+    per_seed = result.evaluation.returns.mean(-1)  # (seeds, tasks)
+    weights = np.asarray(config.run.weights) / np.sum(config.run.weights)
+    near = np.asarray([reference.near_optimal for reference in refs])
+    returns = per_seed @ weights
+    low, high = stats.bootstrap_interval(returns)
+    reached = result.curve.first_near_optimal(near)
+    combined = {
+        name: float(np.dot(weights, [getattr(reference, name) for reference in refs]))
+        for name in ("misspecified", "approx_optimal", "dp_optimal", "near_optimal")
+    }
+    steps_per_second = result.env_steps / max(result.wall_seconds - result.compile_seconds, 1e-9)
+    return {
+        "task": config.run.tasks[0] if len(config.run.tasks) == 1 else list(config.run.tasks),
+        "learner": config.learn.learner,
+        "gradient": config.learn.gradient,
+        "seeds": config.run.seeds,
+        "near_optimal_seeds": int((per_seed >= near).all(-1).sum()),
+        "episodes_to_near_optimal": {"median": stats.median_with_failures(reached), "all": reached},
+        "return": {"iqm": stats.iqm(returns), "ci": [low, high], "all": returns.tolist()},
+        "success": float(result.evaluation.success.mean(-1).mean(0) @ weights),
+        "per_task": {
+            name: {"return": per_seed[:, m].tolist(), "success": result.evaluation.success[:, m].mean(-1).tolist()}
+            for m, name in enumerate(config.run.tasks)
+        },
+        "reference": combined,
+        "episodes": result.curve.episodes[-1].astype(int).tolist() if len(result.curve.episodes) else [0] * config.run.seeds,
+        "env_steps": result.env_steps,
+        "wall_seconds": round(result.wall_seconds, 3),
+        "compile_seconds": round(result.compile_seconds, 3),
+        "env_steps_per_second": round(steps_per_second),
+        "finished": result.finished,
+        "parameters_sha256": result.parameters_sha256,
+        "run": path,
+    }

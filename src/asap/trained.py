@@ -1,0 +1,70 @@
+"""A finished or paused run, read back for evaluation, words and pictures."""
+
+import functools
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from asap.config import Config, complete
+from asap.envs import catalog
+from asap.envs.catalog import NamedTask
+from asap.errors import RunError, UserError
+from asap.evaluate import Evaluation, evaluate
+from asap.keys import fold, root
+from asap.learn.train import Trainer
+from asap.policy.policy import ASAPPolicy
+from asap.runs import Run
+from asap.settings import read_toml
+from asap.state_arrays import from_arrays
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The policies of all seeds, stacked, with the config and tasks they were trained for."""
+
+    run: Run
+    config: Config
+    named: tuple[NamedTask, ...]
+    policies: ASAPPolicy
+
+    @classmethod
+    def load(cls, path: str, best: bool = False) -> "Trained":
+        run = Run.open(path)
+        config = complete(read_toml(Config, run.path / "config.toml"))
+        named = tuple(catalog.find(name) for name in config.run.tasks)
+        checkpoint = run.best() if best else run.latest()
+        if checkpoint is None:
+            raise RunError("run", "has no checkpoint yet", run.path, "let `asap train` save one first")
+        tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
+        trainer = Trainer(config, named, tasks)
+        template = jax.eval_shape(trainer.start, trainer.keys)
+        return cls(run, config, named, from_arrays(template, checkpoint.arrays).policy)
+
+    def seed_index(self, seed: int | None) -> int:
+        """Position of a trained seed; none given means the first."""
+        first, count = self.config.run.seed, self.config.run.seeds
+        if seed is None:
+            return 0
+        if not first <= seed < first + count:
+            raise UserError("--seed", "was not trained in this run", seed, f"choose from {first} to {first + count - 1}")
+        return seed - first
+
+    def policy(self, index: int) -> ASAPPolicy:
+        return jax.tree.map(lambda leaf: leaf[index], self.policies)
+
+    def task(self, name: str | None) -> NamedTask:
+        if name is None:
+            return self.named[0]
+        for task in self.named:
+            if task.name == name:
+                return task
+        raise UserError("--task", "was not trained in this run", repr(name), f"choose from {', '.join(self.config.run.tasks)}")
+
+    def evaluate(self, task: NamedTask, num_episodes: int, seed: int) -> Evaluation:
+        """All seeds on one task; axes (seeds, episodes) and (seeds, skills)."""
+        tasks = catalog.task_set(((task.name, 1.0),))
+        keys = jax.vmap(functools.partial(fold, root(seed)))(jnp.arange(self.config.run.seeds))
+        play = jax.jit(jax.vmap(lambda policy, key: evaluate(policy, tasks, key, num_episodes)))
+        return jax.tree.map(np.asarray, play(self.policies, keys))
