@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
@@ -87,7 +88,7 @@ def test_a_step_is_the_step_of_the_task():
     state = rooms.reset(fold(key, 0), task)
     for t, action in enumerate((UP, RIGHT)):
         np.testing.assert_allclose(observations[t], rooms.observe(state, task), atol=1e-6)
-        state = rooms.step(fold(key, t + 1), state, action, task).state
+        state = rooms.step(fold(key, t + 1), state, jnp.int32(action), task).state
     np.testing.assert_allclose(observations[2], rooms.observe(state, task), atol=1e-6)
 
 

@@ -12,17 +12,21 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from asap.vector import contract
+from asap.vector import contract, lift
 
 
 class Basis(eqx.Module):
     """An expansion of the scaled inputs."""
 
     @abc.abstractmethod
-    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "F"]: ...
+    def __call__(self, x: Float[Array, "n *batch"]) -> Float[Array, "F *batch"]: ...
 
     @abc.abstractmethod
     def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]: ...
+
+
+def _with_bias(features: Float[Array, "F *batch"]) -> Float[Array, "G *batch"]:
+    return jnp.concatenate([jnp.ones_like(features[:1]), features])
 
 
 class Polynomial(Basis):
@@ -35,10 +39,9 @@ class Polynomial(Basis):
             term for d in range(self.degree + 1) for term in itertools.combinations_with_replacement(range(count), d)
         ]
 
-    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "F"]:
-        if self.degree == 0:
-            return jnp.ones(1)
-        return jnp.stack([math.prod((x[j] for j in term), start=jnp.float32(1)) for term in self._terms(x.shape[0])])
+    def __call__(self, x: Float[Array, "n *batch"]) -> Float[Array, "F *batch"]:
+        one = jnp.ones_like(x[0])
+        return jnp.stack([math.prod((x[j] for j in term), start=one) for term in self._terms(x.shape[0])])
 
     def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(" ".join(inputs[j] for j in term) or "1" for term in self._terms(len(inputs)))
@@ -50,9 +53,9 @@ class Fourier(Basis):
     frequencies: Float[Array, "F n"]
     bias: bool = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "G"]:
+    def __call__(self, x: Float[Array, "n *batch"]) -> Float[Array, "G *batch"]:
         waves = jnp.sin(math.pi * contract(self.frequencies, x))
-        return jnp.concatenate([jnp.ones(1), waves]) if self.bias else waves
+        return _with_bias(waves) if self.bias else waves
 
     def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
         waves = [
@@ -69,9 +72,10 @@ class RBF(Basis):
     width: float = eqx.field(static=True)
     bias: bool = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "G"]:
-        bumps = jnp.exp(-jnp.square(x - self.centres).sum(-1) / (2 * self.width**2))
-        return jnp.concatenate([jnp.ones(1), bumps]) if self.bias else bumps
+    def __call__(self, x: Float[Array, "n *batch"]) -> Float[Array, "G *batch"]:
+        offsets = x[None] - lift(self.centres, 2, x.ndim - 1)
+        bumps = jnp.exp(-jnp.square(offsets).sum(1) / (2 * self.width**2))
+        return _with_bias(bumps) if self.bias else bumps
 
     def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
         bumps = [f"bump at ({', '.join(f'{c:.2g}' for c in row)})" for row in self.centres.tolist()]
@@ -91,7 +95,9 @@ class Features(eqx.Module):
     def of(cls, basis: Basis, inputs: tuple[int, ...], task: str = "none") -> "Features":
         return cls(basis, jnp.zeros(len(inputs)), jnp.ones(len(inputs)), inputs, task)
 
-    def __call__(self, x: Float[Array, "O"], m: Float[Array, "Z"]) -> Float[Array, "F"]:
+    def __call__(self, x: Float[Array, "O *batch"], m: Float[Array, "Z *batch"]) -> Float[Array, "F *batch"]:
+        if self.constant:
+            return jnp.ones(1)  # Without batch axes: what depends on it alone is computed once.
         scaled = jnp.stack([(x[j] - self.shift[i]) * self.scale[i] for i, j in enumerate(self.inputs)])
         expanded = self.basis(scaled)
         if self.task == "additive":

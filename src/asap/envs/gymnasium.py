@@ -34,7 +34,7 @@ class Programs(NamedTuple):
     """The compiled functions of a task, shared by all its environments."""
 
     begin: Callable[[Key, State | None], tuple[Running, Float[Array, "O"]]]
-    step: Callable[[Running, Int[Array, ""]], tuple[Running, Float[Array, "O+2"]]]
+    step: Callable[[Running, Int[Array, ""]], tuple[Running, Float[Array, "R"]]]  # Observation, reward, terminated.
 
 
 @functools.cache
@@ -46,7 +46,7 @@ def _compile(name: str) -> Programs:
         state = env.reset(fold(key, 0), task) if start is None else start
         return Running(key, jnp.int32(0), state), env.observe(state, task)
 
-    def step(running: Running, action: Int[Array, ""]) -> tuple[Running, Float[Array, "O+2"]]:
+    def step(running: Running, action: Int[Array, ""]) -> tuple[Running, Float[Array, "R"]]:
         elapsed = running.elapsed + 1
         after = env.step(fold(running.key, elapsed), running.state, action, task)
         # Reward and end travel in the observation's array: each array that crosses to the host costs microseconds.
@@ -85,7 +85,7 @@ class TaskEnv(gymnasium.Env):
         self._ended = False
         return np.array(observation), {"success": False}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         if self._ended:
             raise ResetNeeded("the episode has ended or was never started; call reset() before step()")
         self._running, report = self._programs.step(self._running, self._action(action))
@@ -100,7 +100,7 @@ class TaskEnv(gymnasium.Env):
             raise ResetNeeded("there is nothing to draw yet; call reset() before render()")
         return draw(self.named, self._running.state)
 
-    def _action(self, action: int) -> Int[Array, ""]:
+    def _action(self, action: Any) -> Int[Array, ""]:
         """The action as an array that JAX has seen before, which saves its conversion."""
         # `contains` also knows arrays of one integer, but takes 8 microseconds: a fifth of a step.
         is_known = isinstance(action, (int, np.integer)) and 0 <= action < len(self._actions)

@@ -1,6 +1,6 @@
 """The critic and the advantages. Truncation is bootstrapped, termination is not.
 
-The critic is linear in random Fourier features of observation and task descriptor, fitted by least squares. A closed
+The critic is linear in random sigmoid features of observation and task descriptor, fitted by least squares. A closed
 form has no step size to tune, costs one pass over the batch where a network takes many, and keeps its memory of former
 batches in two sums that decay.
 """
@@ -8,6 +8,7 @@ batches in two sums that decay.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from asap.envs.core import TaskSet
@@ -16,31 +17,32 @@ from asap.types import Transition
 
 
 class Critic(eqx.Module):
-    """V(x, m) = w^T [1, cos(W [x, m] + b)]."""
+    """V(x, m) = w^T [1, tanh(W [x, m] + b)]: a network whose hidden layer stays as it was drawn."""
 
-    frequencies: Float[Array, "F n"]
-    phases: Float[Array, "F"]
+    hidden: Float[Array, "F n"]
+    bias: Float[Array, "F"]
     weights: Float[Array, "G"]
     gram: Float[Array, "G G"]
     moment: Float[Array, "G"]
 
     def features(self, x: Float[Array, "O N"], m: Float[Array, "Z N"]) -> Float[Array, "G N"]:
-        waves = jnp.cos(self.frequencies @ jnp.concatenate([x, m]) + self.phases[:, None])
-        return jnp.concatenate([jnp.ones_like(waves[:1]), waves])
+        steps = jnp.tanh(self.hidden @ jnp.concatenate([x, m]) + self.bias[:, None])
+        return jnp.concatenate([jnp.ones_like(steps[:1]), steps])
 
 
 def new_critic(tasks: TaskSet, key: Key, num_features: int, length_scale: float) -> Critic:
-    """Frequencies for inputs scaled to [-1, 1]; `length_scale` is the distance over which values may differ."""
+    """Each feature is a step of width `length_scale` across a random place in the space scaled to [-1, 1]."""
     spec = tasks.env.spec
-    low, high = jnp.asarray(spec.observation_low), jnp.asarray(spec.observation_high)
+    low, high = np.float32(spec.observation_low), np.float32(spec.observation_high)
     descriptor_size = tasks.env.descriptor(tasks[0]).shape[0]
-    scale = jnp.concatenate([2 / (high - low), jnp.ones(descriptor_size)])
-    centre = jnp.concatenate([(high + low) / 2, jnp.zeros(descriptor_size)])
-    wave_key, phase_key = jax.random.split(as_jax(key))
-    frequencies = jax.random.normal(wave_key, (num_features, len(scale))) * scale / length_scale
-    phases = jax.random.uniform(phase_key, (num_features,), maxval=2 * jnp.pi) - frequencies @ centre
+    scale = np.concatenate([2 / (high - low), np.ones(descriptor_size, np.float32)])
+    centre = np.concatenate([(high + low) / 2, np.zeros(descriptor_size, np.float32)])
+    directions, places = jax.random.normal(as_jax(key), (2, num_features, len(scale)))
+    places = jnp.clip(places, -1, 1) / scale + centre
+    hidden = directions * scale / length_scale
     size = num_features + 1
-    return Critic(frequencies, phases, jnp.zeros(size), jnp.zeros((size, size)), jnp.zeros(size))
+    bias = -(hidden * places).sum(-1)
+    return Critic(hidden, bias, jnp.zeros(size), jnp.zeros((size, size)), jnp.zeros(size))
 
 
 def fit(

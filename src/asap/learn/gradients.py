@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
 from asap.types import Transition
-from asap.vector import row
+from asap.vector import contract, lift
 
 SAMPLED, MARGINAL = "sampled", "marginal"
 
@@ -41,61 +41,53 @@ def with_parameters(policy: ASAPPolicy, parameters: Parameters) -> ASAPPolicy:
 
 
 class Score(NamedTuple):
-    """The score of one sample, factored: theta_i gets `skills[i]` of its own score, beta_k gets `planes[k]` psi."""
+    """The score of a sample, factored: theta_i gets `skills[i]` of its own score, beta_k gets `planes[k]` psi."""
 
-    log_prob: Float[Array, ""]
-    skills: Float[Array, "S"]
-    planes: Float[Array, "K"]
-    psi: Float[Array, "F"]
+    log_prob: Float[Array, "*batch"]
+    skills: Float[Array, "S *batch"]
+    planes: Float[Array, "K *batch"]
+    psi: Float[Array, "F *batch"]
 
 
 def score(policy: ASAPPolicy, step: Transition, gradient: str) -> Score:
-    """Log-probability and score of one step, by the theorems."""
+    """Log-probability and score of a step, or of a batch of them, by the theorems."""
     x, m = step.observation, step.descriptor
     psi = policy.psi(x, m)
     log_p = policy.partition.log_probs(psi)
-    log_sigma = policy.skills.log_probs(policy.phi(x, m))
-    log_evidence = row(log_sigma.T, step.action)
+    log_evidence = policy.skills.log_probs_of_action(step.action, policy.phi(x, m))
     if gradient == SAMPLED:
-        log_evidence = jnp.where(jnp.arange(policy.num_skills) == step.skill, log_evidence, -jnp.inf)
+        is_drawn = lift(jnp.arange(policy.num_skills), 1, step.skill.ndim) == step.skill
+        log_evidence = jnp.where(is_drawn, log_evidence, -jnp.inf)
     log_joint = policy.skill_log_probs(x, m, step.previous_skill) + log_evidence
-    log_prob = jax.nn.logsumexp(log_joint)
+    log_prob = jax.nn.logsumexp(log_joint, axis=0)
     posterior = jnp.exp(log_joint - log_prob)
     # d log pi = sum_i drawn_i d log p_i; without commitment drawn is the posterior itself.
     drawn = posterior
     if policy.termination is not None:
         drawn = _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob)
-    bits = skill_bits(policy.partition.num_planes)
+    with_bit = skill_bits(policy.partition.num_planes).T.astype(jnp.float32)
     sides = jax.nn.sigmoid(policy.partition.margins(psi))
-    planes = policy.partition.alpha_beta * ((bits * drawn[:, None]).sum(0) - sides * drawn.sum())
+    planes = policy.partition.alpha_beta * (contract(with_bit, drawn) - sides * drawn.sum(0))
     return Score(log_prob, policy.skills.alpha_theta * posterior, planes, psi)
 
 
-def _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob) -> Float[Array, "S"]:
+def _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob) -> Float[Array, "S *batch"]:
     """p_i d log pi / d p_i for P_j = (1 - s) p_j + s [j = previous], where s = (1 - termination) p_previous."""
-    is_previous = jnp.arange(policy.num_skills) == step.previous_skill
+    is_previous = lift(jnp.arange(policy.num_skills), 1, step.skill.ndim) == step.previous_skill
     stay = jnp.exp(policy.log_stay(log_p, step.previous_skill))
     relative = jnp.exp(log_p + log_evidence - log_prob)  # p_i evidence_i / pi
-    evidence_of_previous = jnp.where(is_previous, jnp.exp(log_evidence - log_prob), 0.0).sum()
-    return (1 - stay) * relative + jnp.where(is_previous, stay * (evidence_of_previous - relative.sum()), 0.0)
+    evidence_of_previous = jnp.where(is_previous, jnp.exp(log_evidence - log_prob), 0.0).sum(0)
+    return (1 - stay) * relative + jnp.where(is_previous, stay * (evidence_of_previous - relative.sum(0)), 0.0)
 
 
-def batch_score(policy: ASAPPolicy, batch: Transition, gradient: str) -> Score:
-    """`score` of every sample of a batch; the batch axis comes last."""
-    return jax.vmap(lambda step: score(policy, step, gradient), in_axes=-1, out_axes=-1)(batch)
-
-
-def weighted_score(
-    policy: ASAPPolicy, batch: Transition, scores: Score, weights: Float[Array, "N"]
-) -> Parameters:
+def weighted_score(policy: ASAPPolicy, batch: Transition, scores: Score, weights: Float[Array, "N"]) -> Parameters:
     """sum_n weights_n d log_prob_n / d Omega."""
     planes = jnp.einsum("kn,fn->kf", scores.planes * weights, scores.psi)
     skills = scores.skills * weights
     one_hot = (jnp.arange(policy.skills.theta.shape[1])[:, None] == batch.action).astype(jnp.float32)
+    phi = policy.phi(batch.observation, batch.descriptor)
+    sigma = jnp.exp(policy.skills.log_probs(phi))
     if policy.phi.constant:
-        sigma = jnp.exp(policy.skills.log_probs(jnp.ones(1)))
         taken = jnp.einsum("sn,an->sa", skills, one_hot) - skills.sum(-1)[:, None] * sigma
         return Parameters(taken[..., None], planes)
-    phi = jax.vmap(policy.phi, in_axes=-1, out_axes=-1)(batch.observation, batch.descriptor)
-    sigma = jnp.exp(jax.vmap(policy.skills.log_probs, in_axes=-1, out_axes=-1)(phi))
     return Parameters(jnp.einsum("san,dn->sad", skills[:, None] * (one_hot - sigma), phi), planes)

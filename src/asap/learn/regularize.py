@@ -21,6 +21,7 @@ from asap.config import LearnConfig
 from asap.learn.gradients import Parameters, parameters_of, with_parameters
 from asap.policy.policy import ASAPPolicy
 from asap.types import Transition
+from asap.vector import lift
 
 
 class Regularity(NamedTuple):
@@ -34,27 +35,27 @@ def regularity_gradient(config: LearnConfig, policy: ASAPPolicy, batch: Transiti
     """Gradient of the entropy bonus minus the softening penalty."""
 
     def value(parameters: Parameters) -> tuple[Float[Array, ""], Regularity]:
-        def at(x: Float[Array, "O"], m: Float[Array, "Z"]):
-            return _at_state(with_parameters(policy, parameters), x, m)
-
-        entropy, skills, margins = jax.vmap(at, in_axes=-1, out_axes=-1)(batch.observation, batch.descriptor)
-        penalty = softening(margins, config.softening_floor)
-        regularity = Regularity(entropy.mean(), skills.mean(-1))
-        return config.entropy * regularity.entropy - config.softening * penalty, regularity
+        changed = with_parameters(policy, parameters)
+        x, m = batch.observation, batch.descriptor
+        psi = changed.psi(x, m)
+        margins = changed.partition.margins(psi)
+        skills = jnp.exp(changed.partition.log_probs(psi))
+        sigma = lift(jnp.exp(changed.skills.log_probs(changed.phi(x, m))), 2, 1)
+        # In probabilities, not logs: half the cost, and p log p needs no care beyond a floor under the logarithm.
+        pi = (skills[:, None] * sigma).sum(0)
+        entropy = -(pi * jnp.log(jnp.maximum(pi, TINY))).sum(0).mean()
+        regularity = Regularity(entropy, skills.mean(-1))
+        return config.entropy * entropy - config.softening * softening(margins, config.softening_floor), regularity
 
     return jax.grad(value, has_aux=True)(parameters_of(policy))
 
 
-def _at_state(policy: ASAPPolicy, x: Float[Array, "O"], m: Float[Array, "Z"]):
-    psi = policy.psi(x, m)
-    log_p = policy.partition.log_probs(psi)
-    log_pi = jax.nn.logsumexp(log_p[:, None] + policy.skills.log_probs(policy.phi(x, m)), axis=0)
-    return -(jnp.exp(log_pi) * log_pi).sum(), jnp.exp(log_p), policy.partition.margins(psi)
+TINY = 1e-30
 
 
 def softening(margins: Float[Array, "K N"], floor: float) -> Float[Array, ""]:
     """The penalty, over planes; each counts from 0 (its smaller side has the floor or more) to 1 (none at all)."""
     side = jax.nn.sigmoid(margins).mean(-1)
     lost = jax.nn.relu(1 - jnp.minimum(side, 1 - side) / floor)
-    distance = (jax.nn.softplus(margins) + jax.nn.softplus(-margins)).mean(-1)
+    distance = (jnp.abs(margins) + 2 * jnp.log1p(jnp.exp(-jnp.abs(margins)))).mean(-1)
     return (jax.lax.stop_gradient(lost) * distance).sum()

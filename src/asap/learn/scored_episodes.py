@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from asap.envs.core import Outcome, TaskSet
 from asap.keys import Key, fold
-from asap.learn.gradients import Parameters, Score, score
+from asap.learn.gradients import Parameters, score
 from asap.learn.rollout import (
     Moment,
     add,
@@ -117,21 +117,17 @@ def collect_finished(episodes: ScoredEpisodes, running: Running) -> tuple[Scored
 
 def add_score(policy: ASAPPolicy, tasks: TaskSet, running: Running, gradient: str) -> Running:
     """Add the score of the step about to be made. Constant skills count visits; their mean is subtracted at the end."""
-
-    def of_lane(moment: Moment) -> tuple[Score, Float[Array, "A D"]]:
-        x, m = look(tasks, moment.lane.episode)
-        unused = jnp.float32(0), jnp.bool_(False), jnp.bool_(False), x
-        step = Transition(x, m, moment.lane.previous_skill, moment.skill, moment.action, *unused)
-        one_hot = (jnp.arange(policy.skills.theta.shape[1]) == moment.action).astype(jnp.float32)
-        return score(policy, step, gradient), one_hot
-
-    scores, one_hot = jax.vmap(of_lane, in_axes=-1, out_axes=-1)(running.moment)
+    moment = running.moment
+    x, m = jax.vmap(lambda lane: look(tasks, lane.episode), in_axes=-1, out_axes=-1)(moment.lane)
+    unused = jnp.zeros_like(running.discounted)
+    step = Transition(x, m, moment.lane.previous_skill, moment.skill, moment.action, unused, unused > 0, unused > 0, x)
+    scores = score(policy, step, gradient)
+    one_hot = (jnp.arange(policy.skills.theta.shape[1])[:, None] == moment.action).astype(jnp.float32)
     if policy.phi.constant:
         theta = scores.skills[:, None, None] * one_hot[None, :, None]
     else:
-        x, m = jax.vmap(lambda moment: look(tasks, moment.lane.episode), -1, -1)(running.moment)
-        phi = jax.vmap(policy.phi, -1, -1)(x, m)
-        sigma = jnp.exp(jax.vmap(policy.skills.log_probs, -1, -1)(phi))
+        phi = policy.phi(x, m)
+        sigma = jnp.exp(policy.skills.log_probs(phi))
         theta = (scores.skills[:, None] * (one_hot - sigma))[:, :, None] * phi
     beta = scores.planes[:, None] * scores.psi
     return running._replace(theta=running.theta + theta, beta=running.beta + beta)

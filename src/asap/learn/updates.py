@@ -13,8 +13,8 @@ from asap.learn.gradients import (
     MARGINAL,
     Parameters,
     Score,
-    batch_score,
     parameters_of,
+    score,
     weighted_score,
     with_parameters,
 )
@@ -75,7 +75,7 @@ def actor_critic(
     iteration: Int[Array, ""],
 ) -> Step:
     """AC-PG, what the paper ran: one step along the mean of advantage times score."""
-    before = batch_score(policy, batch, config.gradient)
+    before = score(policy, batch, config.gradient)
     gradient, regularity = _gradient(config, policy, batch, before, advantages)
     after, optimizer = ascend(config, policy, gradient, optimizer, iteration)
     return Step(after, optimizer, _diagnose(config, gradient, before, after, batch, jnp.float32(0), regularity))
@@ -90,7 +90,7 @@ def natural(
     iteration: Int[Array, ""],
 ) -> Step:
     """As actor_critic, with the gradient multiplied by the inverse of the exact Fisher matrix: it is small."""
-    before = batch_score(policy, batch, config.gradient)
+    before = score(policy, batch, config.gradient)
     gradient, regularity = _gradient(config, policy, batch, before, advantages)
     flat, unflatten = jax.flatten_util.ravel_pytree(gradient)
     matrix = fisher(config, policy, batch) + config.damping * jnp.eye(flat.shape[0])
@@ -116,7 +116,7 @@ def fisher(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> Float[
             return jnp.full(samples, value, jnp.int32)
 
         chosen = batch._replace(action=constant(outcome % num_actions), skill=constant(outcome // num_actions))
-        scores = batch_score(policy, chosen, config.gradient)
+        scores = score(policy, chosen, config.gradient)
         vectors = jax.vmap(
             lambda step, one: jax.flatten_util.ravel_pytree(
                 weighted_score(policy, _as_batch(step), _as_batch(one), jnp.ones(1))
@@ -143,11 +143,11 @@ def ppo(
     iteration: Int[Array, ""],
 ) -> Step:
     """Several steps on one batch; samples whose probability ratio has moved beyond the clip get no gradient."""
-    before = batch_score(policy, batch, config.gradient)
+    before = score(policy, batch, config.gradient)
 
     def epoch(carry: tuple[ASAPPolicy, optax.OptState], _: None):
         policy, optimizer = carry
-        scores = batch_score(policy, batch, config.gradient)
+        scores = score(policy, batch, config.gradient)
         # Beyond e^20 the ratio is clipped anyway; unbounded, it overflows and spoils the mean with inf * 0.
         ratio = jnp.exp(jnp.clip(scores.log_prob - before.log_prob, -20.0, 20.0))
         outside = jnp.where(advantages > 0, ratio > 1 + config.clip, ratio < 1 - config.clip)
@@ -171,7 +171,7 @@ def _gradient(
 
 
 def _diagnose(config, gradient, before, after, batch, clipped, regularity) -> Diagnostics:
-    change = batch_score(after, batch, config.gradient).log_prob - before.log_prob
+    change = score(after, batch, config.gradient).log_prob - before.log_prob
     kl = (jnp.expm1(change) - change).mean()
     return Diagnostics(*norms(gradient), kl, clipped, regularity)
 

@@ -23,20 +23,20 @@ class Partition(eqx.Module):
     def num_planes(self) -> int:
         return self.beta.shape[-2]
 
-    def margins(self, psi: Float[Array, "F"]) -> Float[Array, "K"]:
+    def margins(self, psi: Float[Array, "F *batch"]) -> Float[Array, "K *batch"]:
         """u_k = alpha_beta psi^T beta_k: positive on the side where b_k = 1."""
         return self.alpha_beta * contract(self.beta, psi)
 
-    def log_probs(self, psi: Float[Array, "F"]) -> Float[Array, "S"]:
+    def log_probs(self, psi: Float[Array, "F *batch"]) -> Float[Array, "S *batch"]:
         """log p(i | x, m) for every skill i (Eqs. 1-2)."""
         margins = self.margins(psi)
         inside, outside = jax.nn.log_sigmoid(margins), jax.nn.log_sigmoid(-margins)
-        log_probs = jnp.zeros(1)
+        log_probs = jnp.zeros_like(margins[:1])
         for k in range(self.num_planes):  # Bit k doubles the list: first the skills without it, then those with it.
             log_probs = jnp.concatenate([log_probs + outside[k], log_probs + inside[k]])
         return log_probs
 
-    def choose(self, uniforms: tuple[Float[Array, ""], ...], psi: Float[Array, "F"]) -> Int[Array, ""]:
+    def choose(self, uniforms: tuple[Float[Array, "*batch"], ...], psi: Float[Array, "F *batch"]) -> Int[Array, "*batch"]:
         """A skill, one coin per plane."""
         sides = jax.nn.sigmoid(self.margins(psi))
         return sum(((u < sides[k]).astype(jnp.int32) << k for k, u in enumerate(uniforms)), start=jnp.int32(0))

@@ -9,9 +9,13 @@ from asap.features import Features
 from asap.keys import Key, many_uniforms
 from asap.policy.partition import Partition
 from asap.policy.skills import GibbsSkills
-from asap.vector import pick, row
+from asap.vector import element, lift, pick
 
 NO_SKILL = -1  # The previous skill of an episode's first step.
+
+Observation = Float[Array, "O *batch"]
+Descriptor = Float[Array, "Z *batch"]
+Index = Int[Array, "*batch"] | int
 
 
 class ASAPPolicy(eqx.Module):
@@ -32,17 +36,13 @@ class ASAPPolicy(eqx.Module):
     def num_skills(self) -> int:
         return 2**self.partition.num_planes
 
-    def draws(self, key: Key) -> tuple[Float[Array, ""], ...]:
+    def draws(self, key: Key) -> tuple[Float[Array, "*batch"], ...]:
         """The random numbers of one choice: one per plane, one for the action, one to stay."""
         return many_uniforms(key, self.partition.num_planes + (1 if self.termination is None else 2))
 
     def choose(
-        self,
-        draws: tuple[Float[Array, ""], ...],
-        x: Float[Array, "O"],
-        m: Float[Array, "Z"],
-        previous: Int[Array, ""],
-    ) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        self, draws: tuple[Float[Array, "*batch"], ...], x: Observation, m: Descriptor, previous: Index
+    ) -> tuple[Int[Array, "*batch"], Int[Array, "*batch"]]:
         """Skill and action, as a pure function of the random numbers."""
         planes = self.partition.num_planes
         psi = self.psi(x, m)
@@ -50,44 +50,39 @@ class ASAPPolicy(eqx.Module):
         if self.termination is not None:
             kept = draws[planes + 1] < jnp.exp(self.log_stay(self.partition.log_probs(psi), previous))
             skill = jnp.where(kept, previous, skill)
-        sigma = jnp.exp(self.skills.log_probs_of(skill, self.phi(x, m), self.phi.constant))
+        sigma = jnp.exp(self.skills.log_probs_of_skill(skill, self.phi(x, m)))
         return skill, pick(draws[planes], sigma)
 
     def sample(
-        self, key: Key, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""] | int = NO_SKILL
-    ) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        self, key: Key, x: Observation, m: Descriptor, previous: Index = NO_SKILL
+    ) -> tuple[Int[Array, "*batch"], Int[Array, "*batch"]]:
         return self.choose(self.draws(key), x, m, jnp.asarray(previous, jnp.int32))
 
-    def log_stay(self, log_p: Float[Array, "S"], previous: Int[Array, ""]) -> Float[Array, ""]:
+    def log_stay(self, log_p: Float[Array, "S *batch"], previous: Index) -> Float[Array, "*batch"]:
         """log of the probability that the skill in force is kept without a new draw."""
-        kept = jnp.log1p(-self.termination) + row(log_p, previous)
+        kept = jnp.log1p(-self.termination) + element(log_p, jnp.asarray(previous))
         return jnp.where(previous == NO_SKILL, -jnp.inf, kept)
 
-    def skill_log_probs(
-        self, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""] | int = NO_SKILL
-    ) -> Float[Array, "S"]:
+    def skill_log_probs(self, x: Observation, m: Descriptor, previous: Index = NO_SKILL) -> Float[Array, "S *batch"]:
         """log P(i | x, m, previous skill); without commitment this is log p(i | x, m)."""
         log_p = self.partition.log_probs(self.psi(x, m))
         if self.termination is None:
             return log_p
-        log_stay = self.log_stay(log_p, jnp.asarray(previous, jnp.int32))
+        log_stay = self.log_stay(log_p, previous)
         anew = jnp.log1p(-jnp.exp(log_stay)) + log_p
-        return jnp.where(jnp.arange(self.num_skills) == previous, jnp.logaddexp(anew, log_stay), anew)
+        is_previous = lift(jnp.arange(self.num_skills), 1, log_p.ndim - 1) == previous
+        return jnp.where(is_previous, jnp.logaddexp(anew, log_stay), anew)
 
-    def action_log_probs(
-        self, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""] | int = NO_SKILL
-    ) -> Float[Array, "A"]:
+    def action_log_probs(self, x: Observation, m: Descriptor, previous: Index = NO_SKILL) -> Float[Array, "A *batch"]:
         """log pi(a | x, m), the skill summed out."""
-        log_sigma = self.skills.log_probs(self.phi(x, m))
-        return jax.nn.logsumexp(self.skill_log_probs(x, m, previous)[:, None] + log_sigma, axis=0)
+        log_skill = self.skill_log_probs(x, m, previous)
+        log_sigma = lift(self.skills.log_probs(self.phi(x, m)), 2, log_skill.ndim - 1)
+        return jax.nn.logsumexp(log_skill[:, None] + log_sigma, axis=0)
 
     def log_prob(
-        self,
-        x: Float[Array, "O"],
-        m: Float[Array, "Z"],
-        skill: Int[Array, ""],
-        action: Int[Array, ""],
-        previous: Int[Array, ""] | int = NO_SKILL,
-    ) -> Float[Array, ""]:
+        self, x: Observation, m: Descriptor, skill: Index, action: Index, previous: Index = NO_SKILL
+    ) -> Float[Array, "*batch"]:
         """Z of the paper: log of the joint probability of the skill and the action."""
-        return self.skill_log_probs(x, m, previous)[skill] + self.skills.log_probs(self.phi(x, m))[skill, action]
+        log_skill = self.skill_log_probs(x, m, previous)
+        log_action = self.skills.log_probs_of_action(jnp.asarray(action), self.phi(x, m))
+        return element(log_skill + log_action, jnp.asarray(skill))

@@ -2,10 +2,9 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from asap.vector import contract, row
+from asap.vector import contract, element, lift, row
 
 
 class GibbsSkills(eqx.Module):
@@ -18,12 +17,21 @@ class GibbsSkills(eqx.Module):
     theta: Float[Array, "S A D"]
     alpha_theta: Float[Array, ""]
 
-    def log_probs(self, phi: Float[Array, "D"]) -> Float[Array, "S A"]:
+    def log_probs(self, phi: Float[Array, "D *batch"]) -> Float[Array, "S A *batch"]:
         """log sigma_i(a | x) of every skill."""
-        return jax.nn.log_softmax(self.alpha_theta * contract(self.theta, phi), axis=-1)
+        return jax.nn.log_softmax(self.alpha_theta * contract(self.theta, phi), axis=1)
 
-    def log_probs_of(self, skill: Int[Array, ""], phi: Float[Array, "D"], constant: bool) -> Float[Array, "A"]:
-        """log sigma_i(a | x) of one skill. Constant skills are normalised once, outside the loop over steps."""
-        if constant:
+    def log_probs_of_action(
+        self, action: Int[Array, "*batch"], phi: Float[Array, "D *batch"]
+    ) -> Float[Array, "S *batch"]:
+        """log sigma_i(a | x) of every skill for the action that was taken."""
+        log_sigma = lift(self.log_probs(phi), 2, action.ndim)
+        return element(log_sigma.swapaxes(0, 1), action)
+
+    def log_probs_of_skill(self, skill: Int[Array, "*batch"], phi: Float[Array, "D *batch"]) -> Float[Array, "A *batch"]:
+        """log sigma_i(a | x) of one skill. Constant skills are normalised once, outside a loop over steps."""
+        if phi.ndim == 1 and phi.shape[0] == 1:
             return row(self.log_probs(phi), skill)
-        return jax.nn.log_softmax(self.alpha_theta * contract(row(self.theta, skill), phi))
+        theta = row(self.theta, skill)
+        scores = sum(theta[:, d] * phi[d] for d in range(phi.shape[0]))
+        return jax.nn.log_softmax(self.alpha_theta * scores, axis=0)

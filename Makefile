@@ -1,0 +1,29 @@
+# make demo, make test, make bench: each sets up what it needs first.
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.set-up
+
+.PHONY: setup demo test bench clean
+
+setup: $(STAMP)
+
+# The environment is made anew only when the package's metadata has changed.
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $(STAMP)
+
+demo: setup
+	rm -rf runs/demo
+	$(VENV)/bin/asap train two-rooms --seeds 4 --episodes 2000 --out runs/demo
+	$(VENV)/bin/asap explain runs/demo
+	$(VENV)/bin/asap plot runs/demo
+
+test: setup
+	$(VENV)/bin/python -m pytest -n 2
+
+bench: setup
+	$(VENV)/bin/python bench/rooms.py --json
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info
