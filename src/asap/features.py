@@ -10,6 +10,7 @@ import math
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from asap.vector import contract, lift
@@ -93,7 +94,7 @@ class Features(eqx.Module):
 
     @classmethod
     def of(cls, basis: Basis, inputs: tuple[int, ...], task: str = "none") -> "Features":
-        return cls(basis, jnp.zeros(len(inputs)), jnp.ones(len(inputs)), inputs, task)
+        return cls(basis, np.zeros(len(inputs), np.float32), np.ones(len(inputs), np.float32), inputs, task)
 
     def __call__(self, x: Float[Array, "O *batch"], m: Float[Array, "Z *batch"]) -> Float[Array, "F *batch"]:
         if self.constant:

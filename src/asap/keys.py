@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
 Id = int | Int[Array, "..."] | UInt32[Array, "..."]
-Word = UInt32[Array, "..."]
+Word = UInt32[Array, "..."] | UInt32[np.ndarray, "..."] | np.uint32
 
 ROUNDS = 13
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -47,7 +48,7 @@ def threefry(key: Key, counter_hi: Word, counter_lo: Word, rounds: int = ROUNDS)
 
 def root(seed: int) -> Key:
     """The key that everything in a run is folded from; seeds up to 2^63 are all different."""
-    return Key(jnp.uint32((int(seed) >> 32) & 0xFFFFFFFF), jnp.uint32(int(seed) & 0xFFFFFFFF))
+    return Key(np.uint32((int(seed) >> 32) & 0xFFFFFFFF), np.uint32(int(seed) & 0xFFFFFFFF))
 
 
 def fold(key: Key, *ids: Id) -> Key:
@@ -55,7 +56,12 @@ def fold(key: Key, *ids: Id) -> Key:
     if not 1 <= len(ids) <= 2:
         raise ValueError("fold takes one or two ids")
     hi, lo = (ids[0], ids[1]) if len(ids) == 2 else (0, ids[0])
-    return threefry(key, jnp.asarray(hi).astype(jnp.uint32), jnp.asarray(lo).astype(jnp.uint32))
+    return threefry(key, _as_word(hi), _as_word(lo))
+
+
+def _as_word(number: Id) -> Word:
+    # Python integers are wrapped by hand: JAX would refuse 2^31, and -1.
+    return jnp.uint32(number & 0xFFFFFFFF) if isinstance(number, int) else number.astype(jnp.uint32)
 
 
 def unit(word: Word) -> Float[Array, "..."]:
@@ -82,6 +88,6 @@ def many_uniforms(key: Key, count: int) -> tuple[Float[Array, "..."], ...]:
     return tuple(number for pair in blocks for number in pair)[:count]
 
 
-def as_jax(key: Key) -> Array:
-    """The same key for jax.random, where speed does not matter."""
-    return jax.random.wrap_key_data(jnp.stack([key.hi, key.lo]), impl="threefry2x32")
+def host_generator(seed: int, *ids: int) -> np.random.Generator:
+    """A NumPy generator for draws at the start of a run, which are not worth compiling; also a function of ids alone."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *ids])))

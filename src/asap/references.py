@@ -14,7 +14,7 @@ from asap.envs import catalog
 from asap.envs.catalog import Reference
 from asap.envs.dynamic_programming import optimal_return
 from asap.evaluate import evaluate
-from asap.keys import root
+from asap.keys import host_generator, root
 from asap.policy.build import build_policy
 from asap.runs import Run
 from asap.session import Session
@@ -36,8 +36,7 @@ def measure(name: str, seed: int = 0, seeds: int = 10) -> Reference:
 def misspecified_return(name: str, seed: int) -> float:
     """Mean return of the misspecified partition with uniform skills."""
     task = catalog.find(name)
-    policy = build_policy(PolicyConfig(), (task,), root(seed))
-    policy = jax.tree.map(lambda leaf: leaf, policy)
+    policy = build_policy(PolicyConfig(), (task,), host_generator(seed))
     uniform = dataclasses.replace(policy.skills, theta=jnp.zeros_like(policy.skills.theta))
     policy = dataclasses.replace(policy, skills=uniform)
     tasks = catalog.task_set(((name, 1.0),))

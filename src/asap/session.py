@@ -85,35 +85,32 @@ class Session:
     def train(self, stop: StopRequest) -> Result:
         began = time.monotonic()
         with self.run.locked():
-            states = self._restore()
-            self._compile(states)
+            states = self._prepare()
             states, finished = self._loop(states, stop)
             result = self._conclude(states, finished, began)
             if finished:
                 self.run.append({"kind": "end", "parameters_sha256": result.parameters_sha256})
         return result
 
-    def _restore(self) -> TrainState:
-        template = jax.eval_shape(self.trainer.start, self.trainer.keys)
-        checkpoint = self.run.latest()
-        if checkpoint is None:
-            began = time.monotonic()
-            states = jax.block_until_ready(self.trainer.start(self.trainer.keys))
-            self.compile_seconds += time.monotonic() - began
-            self._save(states)
-            return states
-        return from_arrays(template, checkpoint.arrays)
-
-    def _compile(self, states: TrainState) -> None:
-        """Both functions at the same time: the compiler leaves the interpreter free."""
+    def _prepare(self) -> TrainState:
+        """The states to go on from, and the compiled functions: all compiled at once, the compiler frees the interpreter."""
         began = time.monotonic()
-        metrics = jax.eval_shape(self.trainer.advance, self.trainer.keys, states)[1]
-        with ThreadPoolExecutor(2) as pool:
-            advance = pool.submit(lambda: self.trainer.advance.lower(self.trainer.keys, states).compile())
-            arguments = (self.trainer.keys, states.policy, metrics.parameters, np.int32(0))
-            evaluate = pool.submit(lambda: self.trainer.evaluate.lower(*arguments).compile())
+        trainer, keys = self.trainer, self.trainer.keys
+        parts = trainer.learned_parts()
+        template = jax.eval_shape(trainer.start, keys, *parts)
+        checkpoint = self.run.latest()
+        states = None if checkpoint is None else from_arrays(template, checkpoint.arrays)
+        metrics = jax.eval_shape(trainer.advance, keys, template)[1]
+        with ThreadPoolExecutor(3) as pool:
+            advance = pool.submit(lambda: trainer.advance.lower(keys, template).compile())
+            evaluated = (keys, template.policy, metrics.parameters, np.int32(0))
+            evaluate = pool.submit(lambda: trainer.evaluate.lower(*evaluated).compile())
+            if states is None:
+                states = jax.block_until_ready(trainer.start(keys, *parts))
+                self._save(states)
             self._advance, self._evaluate = advance.result(), evaluate.result()
-        self.compile_seconds += time.monotonic() - began
+        self.compile_seconds = time.monotonic() - began
+        return states
 
     def _loop(self, states: TrainState, stop: StopRequest) -> tuple[TrainState, bool]:
         saved, best = time.monotonic(), -np.inf
@@ -132,7 +129,7 @@ class Session:
         return states, not active
 
     def _any_active(self, states: TrainState) -> bool:
-        return bool(np.any(jax.vmap(lambda state: is_active(self.config, state))(states)))
+        return bool(np.any([is_active(self.config, jax.tree.map(lambda leaf: leaf[s], states)) for s in range(self.config.run.seeds)]))
 
     def _log(self, update: int, metrics: Metrics, evaluation: Evaluation) -> None:
         """One line per update. A seed that had stopped before logs what it stopped with."""

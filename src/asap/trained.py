@@ -39,7 +39,7 @@ class Trained:
             raise RunError("run", "has no checkpoint yet", run.path, "let `asap train` save one first")
         tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
         trainer = Trainer(config, named, tasks)
-        template = jax.eval_shape(trainer.start, trainer.keys)
+        template = jax.eval_shape(trainer.start, trainer.keys, *trainer.learned_parts())
         return cls(run, config, named, from_arrays(template, checkpoint.arrays).policy)
 
     def seed_index(self, seed: int | None) -> int:

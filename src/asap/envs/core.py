@@ -78,6 +78,10 @@ class TaskSet(eqx.Module):
     def size(self) -> int:
         return len(self.names)
 
+    @property
+    def descriptor_size(self) -> int:
+        return jax.eval_shape(lambda: self.env.descriptor(self[0])).shape[0]
+
     def __getitem__(self, index: Int[Array, ""] | int) -> Task:
         # A single task is sliced statically: a gather in the rollout would cost a fifth of its speed.
         return jax.tree.map(lambda leaf: leaf[0 if self.size == 1 else index], self.tasks)

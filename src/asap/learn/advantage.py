@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from asap.envs.core import TaskSet
-from asap.keys import Key, as_jax
 from asap.types import Transition
 
 
@@ -30,19 +29,20 @@ class Critic(eqx.Module):
         return jnp.concatenate([jnp.ones_like(steps[:1]), steps])
 
 
-def new_critic(tasks: TaskSet, key: Key, num_features: int, length_scale: float) -> Critic:
+def new_critic(tasks: TaskSet, generator: np.random.Generator, num_features: int, length_scale: float) -> Critic:
     """Each feature is a step of width `length_scale` across a random place in the space scaled to [-1, 1]."""
     spec = tasks.env.spec
     low, high = np.float32(spec.observation_low), np.float32(spec.observation_high)
-    descriptor_size = tasks.env.descriptor(tasks[0]).shape[0]
+    descriptor_size = tasks.descriptor_size
     scale = np.concatenate([2 / (high - low), np.ones(descriptor_size, np.float32)])
     centre = np.concatenate([(high + low) / 2, np.zeros(descriptor_size, np.float32)])
-    directions, places = jax.random.normal(as_jax(key), (2, num_features, len(scale)))
-    places = jnp.clip(places, -1, 1) / scale + centre
+    directions, places = generator.standard_normal((2, num_features, len(scale)), np.float32)
+    places = np.clip(places, -1, 1) / scale + centre
     hidden = directions * scale / length_scale
     size = num_features + 1
     bias = -(hidden * places).sum(-1)
-    return Critic(hidden, bias, jnp.zeros(size), jnp.zeros((size, size)), jnp.zeros(size))
+    weights, gram = np.zeros(size, np.float32), np.zeros((size, size), np.float32)
+    return Critic(hidden, bias, weights, gram, weights)
 
 
 def fit(

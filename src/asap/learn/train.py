@@ -6,6 +6,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -13,7 +14,7 @@ from asap.config import Config
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate
-from asap.keys import Key, fold, root
+from asap.keys import Key, fold, host_generator, root
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
 from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
 from asap.learn.gradients import Parameters, parameters_of, with_parameters
@@ -57,12 +58,20 @@ class Metrics(NamedTuple):
     parameters: Parameters  # After the update: what is evaluated, apart from training.
 
 
-def init(config: Config, named: tuple[NamedTask, ...], tasks: TaskSet, key: Key) -> TrainState:
-    """One seed before its first update."""
-    policy = build_policy(config.policy, named, fold(key, _POLICY))
+def init(config: Config, named: tuple[NamedTask, ...], tasks: TaskSet, seed: int) -> tuple[ASAPPolicy, Critic]:
+    """The learned parts of one seed before its first update, drawn on the host: compiling that would take longer."""
+    policy = build_policy(config.policy, named, host_generator(seed, _POLICY))
+    critic = new_critic(
+        tasks, host_generator(seed, _CRITIC), config.learn.critic_features, config.learn.critic_length
+    )
+    return policy, critic
+
+
+def begin_training(config: Config, tasks: TaskSet, key: Key, policy: ASAPPolicy, critic: Critic) -> TrainState:
+    """One seed at its first update."""
     return TrainState(
         policy=policy,
-        critic=new_critic(tasks, fold(key, _CRITIC), config.learn.critic_features, config.learn.critic_length),
+        critic=critic,
         optimizer=optimizer_of(config.learn).init(parameters_of(policy)),
         lanes=start_lanes(tasks, fold(key, _LANES), config.learn.lanes),
         monitor=start_monitor(parameters_of(policy)),
@@ -168,15 +177,21 @@ class Trainer:
 
     def __init__(self, config: Config, named: tuple[NamedTask, ...], tasks: TaskSet):
         self.config, self.named, self.tasks = config, named, tasks
-        seeds = (root(config.run.seed + index) for index in range(config.run.seeds))
-        self.keys = jax.tree.map(lambda *words: jnp.stack(words), *seeds)
+        seeds = [root(config.run.seed + index) for index in range(config.run.seeds)]
+        self.keys = jax.tree.map(lambda *words: np.stack(words), *seeds)
         compile_options = COMPILER_OPTIONS if jax.default_backend() == "cpu" else None
         self.start = jax.jit(self._start, compiler_options=compile_options)
         self.advance = jax.jit(self._advance, compiler_options=compile_options)
         self.evaluate = jax.jit(self._evaluate, compiler_options=compile_options)
 
-    def _start(self, keys: Key) -> TrainState:
-        return jax.vmap(lambda key: init(self.config, self.named, self.tasks, key))(keys)
+    def learned_parts(self) -> tuple[ASAPPolicy, Critic]:
+        """Policies and critics of all seeds at their start, stacked."""
+        first, count = self.config.run.seed, self.config.run.seeds
+        each = [init(self.config, self.named, self.tasks, seed) for seed in range(first, first + count)]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+
+    def _start(self, keys: Key, policies: ASAPPolicy, critics: Critic) -> TrainState:
+        return jax.vmap(lambda *seed: begin_training(self.config, self.tasks, *seed))(keys, policies, critics)
 
     def _advance(self, keys: Key, states: TrainState) -> tuple[TrainState, Metrics]:
         """`chunk` updates of every seed; metrics have axes (chunk, seeds, ...)."""

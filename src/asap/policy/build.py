@@ -2,15 +2,12 @@
 
 import os
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from asap.config import Config, PolicyConfig
 from asap.envs.catalog import NamedTask
 from asap.errors import UserError
 from asap.features import RBF, Basis, Features, Fourier, Polynomial
-from asap.keys import Key, as_jax
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
@@ -18,32 +15,32 @@ from asap.policy.skills import GibbsSkills
 START_SCALE = 0.01  # Skills start near uniform: symmetric ones would get equal gradients and never part.
 
 
-def build_policy(config: PolicyConfig, tasks: tuple[NamedTask, ...], key: Key) -> ASAPPolicy:
+def build_policy(config: PolicyConfig, tasks: tuple[NamedTask, ...], generator: np.random.Generator) -> ASAPPolicy:
     """A fresh policy at its misspecified start; the first task decides what is left open."""
     psi, phi = build_psi(config, tasks), build_phi(config, tasks)
-    descriptor_size = tasks[0].env.descriptor(tasks[0].task).shape[0]
-    num_psi, num_phi = psi.size(descriptor_size), phi.size(descriptor_size)
-    skills_key, planes_key = jax.random.split(as_jax(key))
+    num_psi, num_phi = psi.size(tasks[0].descriptor_size), phi.size(tasks[0].descriptor_size)
     shape = (2**config.hyperplanes, tasks[0].env.spec.num_actions, num_phi)
-    theta = START_SCALE * jax.random.normal(skills_key, shape)
-    beta = _start_planes(config, tasks[0], planes_key, num_psi)
+    theta = np.float32(START_SCALE) * generator.standard_normal(shape, np.float32)
+    beta = _start_planes(config, tasks[0], generator, num_psi)
     return ASAPPolicy(
-        Partition(beta, jnp.float32(config.alpha_beta)),
-        GibbsSkills(theta, jnp.float32(config.alpha_theta)),
+        Partition(beta, np.float32(config.alpha_beta)),
+        GibbsSkills(theta, np.float32(config.alpha_theta)),
         psi,
         phi,
         config.termination,
     )
 
 
-def _start_planes(config: PolicyConfig, task: NamedTask, key: jax.Array, size: int) -> jax.Array:
+def _start_planes(config: PolicyConfig, task: NamedTask, generator: np.random.Generator, size: int) -> np.ndarray:
     """The task's named plane first, where psi is the task's own; further planes are random."""
-    beta = jax.random.normal(key, (config.hyperplanes, size)) * 0.5
+    beta = np.float32(0.5) * generator.standard_normal((config.hyperplanes, size), np.float32)
     own = config.basis in (None, task.basis) and not config.inputs and not config.frequencies
     if config.start == "random" or not own:
         return beta
-    named = jnp.asarray(task.misspecified if config.start == "misspecified" else task.approximate)
-    return beta.at[0].set(jnp.zeros(size).at[: len(named)].set(named))
+    named = task.misspecified if config.start == "misspecified" else task.approximate
+    beta[0] = 0
+    beta[0, : len(named)] = named
+    return beta
 
 
 def build_psi(config: PolicyConfig, tasks: tuple[NamedTask, ...]) -> Features:
@@ -72,7 +69,7 @@ def _basis(config: PolicyConfig, task: NamedTask, low: np.ndarray, high: np.ndar
     axes = [np.linspace(a, b, config.centres) for a, b in zip(low, high)]
     centres = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(low))
     width = float(np.mean((high - low) / (config.centres - 1)))
-    return RBF(jnp.asarray(centres, jnp.float32), width, config.bias is not False)
+    return RBF(np.float32(centres), width, config.bias is not False)
 
 
 def _fourier(config: PolicyConfig, task: NamedTask, num_inputs: int) -> Fourier:
@@ -84,7 +81,7 @@ def _fourier(config: PolicyConfig, task: NamedTask, num_inputs: int) -> Fourier:
             what = f"each frequency vector needs {num_inputs} numbers, one per input"
             raise UserError("policy.frequencies", what, list(row), "set policy.inputs to match")
     bias = bool(config.frequencies) if config.bias is None else config.bias
-    return Fourier(jnp.asarray(frequencies, jnp.float32), bias)
+    return Fourier(np.float32(frequencies), bias)
 
 
 def _input_indices(config: PolicyConfig, task: NamedTask) -> tuple[int, ...]:

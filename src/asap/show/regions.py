@@ -64,7 +64,7 @@ def _actions_at(
     policy: ASAPPolicy, skills: Int[Array, "N"], observations: Float[Array, "N O"], m: Float[Array, "Z"]
 ) -> Float[Array, "N A"]:
     def at_one(skill: Int[Array, ""], x: Float[Array, "O"]) -> Float[Array, "A"]:
-        return jnp.exp(policy.skills.log_probs_of(skill, policy.phi(x, m), policy.phi.constant))
+        return jnp.exp(policy.skills.log_probs_of_skill(skill, policy.phi(x, m)))
 
     return jax.vmap(at_one)(skills, observations)
 
