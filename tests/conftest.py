@@ -1,7 +1,6 @@
 """For every test: shapes and types are checked at run time, compiled code is shared; and a few things to test on.
 
-Nothing of the package may be imported before its import hook is installed, and tests without arrays should not wait
-for JAX: hence the imports inside the fixtures.
+Nothing of the package may be imported before its import hook is installed: hence the imports inside the fixtures.
 """
 
 import functools
@@ -12,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -22,16 +20,19 @@ CACHE = Path(tempfile.gettempdir()) / f"asap-tests-{getpass.getuser()}"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
+import jax  # noqa: E402
+import jaxtyping  # noqa: E402
+
 # Where arrays have shapes. Not envs.gymnasium: it takes what strangers give it, and has its own errors for that.
 CHECKED = ("keys", "vector", "features", "envs.core", "envs.rooms", "policy", "learn", "evaluate")
+# What is drawn on the host enters compiled code as a NumPy array, and is an array in the annotations' sense.
+jaxtyping.Array = jax.Array | np.ndarray | np.number
 jaxtyping.install_import_hook([f"asap.{name}" for name in CHECKED], "beartype.beartype")
 
 
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Callable[..., Any]]:
     """jax.jit, with the options under which the library itself compiles fastest."""
-    import jax
-
     options = {"xla_cpu_use_fusion_emitters": False} if jax.default_backend() == "cpu" else None
     return functools.partial(jax.jit, compiler_options=options)
 

