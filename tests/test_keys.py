@@ -92,8 +92,8 @@ def test_no_id_of_32_bits_is_out_of_range():
 
 
 def test_the_host_s_generator_is_a_function_of_ids():
-    draws = [host_generator(*ids).random() for ids in ((0,), (0, 0), (0, 1), (1, 0), (2**63 - 1, 0), (2**63 - 2, 0))]
-    assert len(set(draws)) == len(draws)
+    ids = [(0, 0), (0, 1), (1, 0), (2**32, 0), (2**32, 1), (2**63 - 1, 0), (2**63 - 2, 0)]
+    assert len({host_generator(*each).random() for each in ids}) == len(ids)
     assert host_generator(5, 1).random() == host_generator(5, 1).random()
 
 

@@ -1,9 +1,7 @@
 """The command line. JAX and all that needs it are imported inside the commands, so that --help answers at once."""
 
-import json
 import os
 import sys
-from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -72,9 +70,9 @@ def train(
 @app.command("eval")
 def evaluate(
     run: RunPath,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes per seed and task.")] = 1000,
+    episodes: Annotated[int, typer.Option(help="Episodes per seed and task.")] = 1000,
     task: Annotated[Optional[str], typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the episodes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
     best: Annotated[bool, typer.Option("--best", help="The best checkpoint instead of the last.")] = False,
     json_: Json = False,
     debug: Debug = False,
@@ -82,6 +80,8 @@ def evaluate(
     """Play the learned policies: return, success, and use of each skill."""
     from asap.commands.reading import evaluate_run
 
+    if episodes < 1:
+        raise UserError("--episodes", "must be an integer >= 1", episodes, "the default is 1000")
     evaluate_run(run, episodes, task, seed, best, json_)
 
 
@@ -118,7 +118,7 @@ def plot(
 def list_tasks(
     name: Annotated[Optional[str], typer.Argument(metavar="[TASK]", help="Show just this task.")] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure the reference returns anew (a minute per task).")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the measurement.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the measurement.")] = 0,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -153,7 +153,7 @@ def main() -> None:
 
 
 def _fail(error: BaseException, debug: bool) -> int:
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):  # Typer turns it into an exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, SystemExit):

@@ -96,7 +96,7 @@ class Features(eqx.Module):
     def of(cls, basis: Basis, inputs: tuple[int, ...], task: str = "none") -> "Features":
         return cls(basis, np.zeros(len(inputs), np.float32), np.ones(len(inputs), np.float32), inputs, task)
 
-    def __call__(self, x: Float[Array, "O *batch"], m: Float[Array, "Z *batch"]) -> Float[Array, "F *batch"]:
+    def __call__(self, x: Float[Array, "O *batch"], m: Float[Array, "Z *batch"]) -> Float[Array, "F ..."]:
         if self.constant:
             return jnp.ones(1)  # Without batch axes: what depends on it alone is computed once.
         scaled = jnp.stack([(x[j] - self.shift[i]) * self.scale[i] for i, j in enumerate(self.inputs)])

@@ -17,7 +17,6 @@ from asap.errors import RunError
 from asap.evaluate import Evaluation
 from asap.learn.gradients import Parameters, parameters_of
 from asap.learn.train import Metrics, Trainer, TrainState, is_active
-from asap.policy.build import require_memory
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
 from asap.state_arrays import from_arrays, parameter_digest, to_arrays
@@ -77,7 +76,6 @@ class Session:
     def __init__(self, config: Config, run: Run, report: Callable[[int, np.ndarray, np.ndarray], None] = lambda *_: None):
         self.config, self.run, self.report = config, run, report
         self.named: tuple[NamedTask, ...] = tuple(catalog.find(name) for name in config.run.tasks)
-        require_memory(config, self.named)
         self.tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
         self.trainer = Trainer(config, self.named, self.tasks)
         self.compile_seconds = 0.0

@@ -40,8 +40,8 @@ def row(table: Float[Array, "S *rest"], index: Int[Array, "*batch"]) -> Float[Ar
     return chosen
 
 
-def element(vector: Float[Array, "S *batch"], index: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """vector[index], each sample with its own index."""
+def element(vector: Float[Array, "S ..."], index: Int[Array, "*batch"]) -> Float[Array, "..."]:
+    """vector[index], each sample with its own index; further axes of the vector go along."""
     if vector.shape[0] > UNROLL:
         return jnp.take_along_axis(vector, jnp.clip(index, 0)[None], axis=0)[0]
     chosen = vector[0]

@@ -9,7 +9,8 @@ import numpy as np
 
 from asap.config import PRESETS, Config, RunConfig, complete
 from asap.envs import catalog
-from asap.errors import RunError, UserError
+from asap.errors import UserError
+from asap.policy.build import build_psi, require_memory
 from asap.runs import Run
 from asap.settings import override, read_toml, to_toml, validate
 from asap.stopping import StopRequest
@@ -54,7 +55,17 @@ def settings_of(
     if config.run.weights and len(config.run.weights) != len(config.run.tasks):
         raise UserError("run.weights", f"need one for each of the {len(config.run.tasks)} tasks", list(config.run.weights), "leave them out for equal weights")
     refuse_double_precision(config.run)
-    return complete(validate(config))
+    config = complete(validate(config))
+    refuse_impossible(config)
+    return config
+
+
+def refuse_impossible(config: Config) -> None:
+    """What only the tasks can tell, before a run directory is made."""
+    named = tuple(catalog.find(name) for name in config.run.tasks)
+    catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
+    build_psi(config.policy, named)
+    require_memory(config, named)
 
 
 def refuse_double_precision(run: RunConfig) -> None:

@@ -140,7 +140,8 @@ def improve_by_windows(config: Config, tasks: TaskSet, key: Key, state: TrainSta
     targets = (advantages + values).ravel()
     explained = 1 - jnp.var(advantages) / (jnp.var(targets) + 1e-8)
     critic = fit(state.critic, features, targets, learn.critic_memory, CRITIC_RIDGE)
-    step = UPDATES[learn.learner](learn, state.policy, batch, standardize(advantages.ravel()), state.optimizer, state.iteration)
+    weights = standardize(advantages.ravel()) if learn.advantage_scale is None else learn.advantage_scale * advantages.ravel()
+    step = UPDATES[learn.learner](learn, state.policy, batch, weights, state.optimizer, state.iteration)
     return step, critic, lanes, totals, explained
 
 

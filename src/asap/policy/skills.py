@@ -17,18 +17,18 @@ class GibbsSkills(eqx.Module):
     theta: Float[Array, "S A D"]
     alpha_theta: Float[Array, ""]
 
-    def log_probs(self, phi: Float[Array, "D *batch"]) -> Float[Array, "S A *batch"]:
+    def log_probs(self, phi: Float[Array, "D ..."]) -> Float[Array, "S A ..."]:
         """log sigma_i(a | x) of every skill."""
         return jax.nn.log_softmax(self.alpha_theta * contract(self.theta, phi), axis=1)
 
     def log_probs_of_action(
-        self, action: Int[Array, "*batch"], phi: Float[Array, "D *batch"]
+        self, action: Int[Array, "*batch"], phi: Float[Array, "D ..."]
     ) -> Float[Array, "S *batch"]:
         """log sigma_i(a | x) of every skill for the action that was taken."""
         log_sigma = lift(self.log_probs(phi), 2, action.ndim)
         return element(log_sigma.swapaxes(0, 1), action)
 
-    def log_probs_of_skill(self, skill: Int[Array, "*batch"], phi: Float[Array, "D *batch"]) -> Float[Array, "A *batch"]:
+    def log_probs_of_skill(self, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Float[Array, "A *batch"]:
         """log sigma_i(a | x) of one skill. Constant skills are normalised once, outside a loop over steps."""
         if phi.ndim == 1 and phi.shape[0] == 1:
             return row(self.log_probs(phi), skill)

@@ -1,0 +1,5 @@
+"""`python -m asap` is the command line."""
+
+from asap.cli import main
+
+main()

@@ -1,0 +1,184 @@
+"""Bad inputs: exactly one line on stderr with field and value, the right exit code, in under ten seconds, nothing lost.
+
+Commands are run in this process through `asap.cli.main`, under a path with spaces and letters beyond ASCII.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from asap import cli
+from asap.checkpoints import generations
+
+TINY = ["--set", "learn.lanes=4", "--set", "learn.window=8", "--set", "run.chunk=1", "--set", "run.eval_episodes=2", "--set", "run.final_episodes=2"]
+
+
+def asap(arguments, capsys, monkeypatch):
+    """Exit code, stdout and stderr of `asap ARGUMENTS`."""
+    monkeypatch.setattr(sys, "argv", ["asap", *arguments])
+    with pytest.raises(SystemExit) as exit_:
+        cli.main()
+    captured = capsys.readouterr()
+    return exit_.value.code, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A tiny run that every case may try to spoil."""
+    path = tmp_path_factory.mktemp("run ü space") / "run"
+    from asap.commands.training import new_run, train_run
+
+    run, config = new_run(["two-rooms"], {"run.episodes": 1}, None, None, TINY[1::2], str(path))
+    train_run(run, config, as_json=True)
+    return path
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+FLOATS = [
+    "policy.alpha_beta",
+    "policy.alpha_theta",
+    "learn.step_size_theta",
+    "learn.step_size_beta",
+    "learn.discount",
+    "learn.trace",
+    "learn.entropy",
+]
+# (id, arguments after `asap`, field, must contain)
+CASES = [
+    *((f"39 {key} {value}", ["train", "two-rooms", "--set", f"{key}={value}"], key, "finite") for key in FLOATS for value in ("nan", "inf")),
+    ("40 alpha -1", ["train", "two-rooms", "--set", "policy.alpha_beta=-1.0"], "policy.alpha_beta", "got -1.0"),
+    ("40 alpha 0", ["train", "two-rooms", "--set", "policy.alpha_theta=0.0"], "policy.alpha_theta", "> 0"),
+    ("41 gamma 1.5", ["train", "two-rooms", "--set", "learn.discount=1.5"], "learn.discount", "got 1.5"),
+    ("41 step size", ["train", "two-rooms", "--set", "learn.step_size_theta=-0.1"], "learn.step_size_theta", "got -0.1"),
+    ("42 K 0", ["train", "two-rooms", "--hyperplanes", "0"], "policy.hyperplanes", "got 0"),
+    ("42 K -1", ["train", "two-rooms", "--hyperplanes=-1"], "policy.hyperplanes", "got -1"),
+    ("42 K float", ["train", "two-rooms", "--set", "policy.hyperplanes=1.5"], "policy.hyperplanes", "got 1.5"),
+    ("42 K bool", ["train", "two-rooms", "--set", "policy.hyperplanes=true"], "policy.hyperplanes", "got True"),
+    *((f"43 K {k}", ["train", "two-rooms", "-k", str(k)], "policy.hyperplanes", "bytes") for k in (24, 30, 64, 10**9)),
+    ("47 frequencies", ["train", "three-rooms", "--set", "policy.frequencies=[[3.0]]"], "policy.frequencies", "2 numbers"),
+    ("47 input", ["train", "two-rooms", "--set", 'policy.inputs=["z"]'], "policy.inputs", "'z'"),
+    ("51 batch 0", ["train", "two-rooms", "--set", "learn.batch_episodes=0"], "learn.batch_episodes", "got 0"),
+    ("51 lanes 0", ["train", "two-rooms", "--set", "learn.lanes=0"], "learn.lanes", "got 0"),
+    ("51 episodes 0", ["train", "two-rooms", "--episodes", "0"], "run.episodes", "got 0"),
+    ("51 seed -1", ["train", "two-rooms", "--seed=-1"], "run.seed", "got -1"),
+    ("51 seed 2^63", ["train", "two-rooms", "--seed", str(2**63)], "run.seed", str(2**63)),
+    ("51 seeds 0", ["train", "two-rooms", "--seeds", "0"], "run.seeds", "got 0"),
+    ("51 seeds word", ["train", "two-rooms", "--seeds", "ten"], "--seeds", "integer"),
+    ("51 option", ["train", "two-rooms", "--epsodes", "3"], "--epsodes", "--episodes"),
+    ("51 key", ["train", "two-rooms", "--set", "learn.epoch=3"], "learn.epoch", "learn.epochs"),
+    ("51 no value", ["train", "two-rooms", "--set", "learn.epochs"], "learn.epochs", "="),
+    ("51 learner", ["train", "two-rooms", "--learner", "pop"], "learn.learner", "ppo"),
+    ("51 gradient", ["train", "two-rooms", "--gradient", "x"], "learn.gradient", "marginal"),
+    ("51 preset", ["train", "two-rooms", "--preset", "papr"], "--preset", "paper"),
+    ("52 float64", ["train", "two-rooms", "--set", "run.precision=float64"], "run.precision", "JAX_ENABLE_X64"),
+    ("53 shapes", ["train", "two-rooms", "three-rooms"], "tasks", "'two-rooms'"),
+    ("task unknown", ["train", "two-romms"], "task", "two-rooms"),
+    ("task missing", ["train"], "task", "three-rooms"),
+    ("task twice", ["train", "two-rooms", "two-rooms"], "task", "twice"),
+    ("task weight", ["train", "two-rooms:x"], "task", "two-rooms:x"),
+    ("task weight 0", ["train", "two-rooms:0"], "task", "> 0"),
+    ("weights", ["train", "two-rooms", "--set", "run.weights=[1.0, 2.0]", "--config", "/dev/null"], "/dev/null", "regular file"),
+    ("run missing", ["eval", "no such run"], "run", "no such run"),
+    ("resume missing", ["train", "--resume", "no such run"], "run", "no such run"),
+    ("resume and task", ["train", "two-rooms", "--resume", "x"], "--resume", "settings"),
+    ("config missing", ["train", "two-rooms", "--config", "missing.toml"], "missing.toml", "missing.toml"),
+    ("command", ["trian"], "trian", "train"),
+    ("eval episodes", ["eval", "x", "--episodes", "0"], "--episodes", "0"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "field", "must_contain"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_one_clear_line(arguments, field, must_contain, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    began = time.monotonic()
+    code, out, err = asap(arguments, capsys, monkeypatch)
+    assert code == 2 or (code == 1 and "run" in field)
+    assert out == ""
+    assert err.startswith("error: ") and err.count("\n") == 1, err
+    assert field in err and must_contain in err, err
+    assert time.monotonic() - began < 10
+    assert not list(tmp_path.rglob("checkpoints")), "a refused command leaves no run behind"
+
+
+BAD_FILES = [
+    ("unknown key", "[learn]\nepoch = 3\n", "line 2", "learn.epochs"),
+    ("wrong type", "[learn]\nepochs = 'x'\n", "line 2", "learn.epochs"),
+    ("syntax", "[learn\n", "line 1", "TOML"),
+    ("section", "[lern]\nepochs = 3\n", "line 1", "learn"),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "must_contain"), [case[1:] for case in BAD_FILES], ids=[case[0] for case in BAD_FILES])
+def test_a_bad_config_names_file_line_and_key(text, place, must_contain, capsys, monkeypatch, tmp_path):
+    file = write(tmp_path / "my ü config.toml", text)
+    code, _, err = asap(["train", "two-rooms", "--config", file], capsys, monkeypatch)
+    assert code == 2 and err.count("\n") == 1
+    assert file in err and place in err and must_contain in err
+
+
+def test_wrong_seed_and_task_of_a_run(trained, capsys, monkeypatch):
+    code, _, err = asap(["explain", str(trained), "--seed", "7"], capsys, monkeypatch)
+    assert code == 2 and "--seed" in err and "got 7" in err and err.count("\n") == 1
+    code, _, err = asap(["plot", str(trained), "--task", "three-rooms"], capsys, monkeypatch)
+    assert code == 2 and "--task" in err and "three-rooms" in err and err.count("\n") == 1
+
+
+def test_other_settings_do_not_touch_a_run(trained, capsys, monkeypatch):
+    before = {path.name: path.read_bytes() for path in generations(trained / "checkpoints")}
+    code, _, err = asap(["train", "two-rooms", "--out", str(trained), "--seed", "5"], capsys, monkeypatch)
+    assert code == 2 and "--out" in err and err.count("\n") == 1
+    assert before == {path.name: path.read_bytes() for path in generations(trained / "checkpoints")}
+
+
+def test_a_checkpoint_of_another_k_is_refused(trained, capsys, monkeypatch, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    config = copy / "config.toml"
+    config.write_text(config.read_text().replace("hyperplanes = 1", "hyperplanes = 2"))
+    code, _, err = asap(["eval", str(copy)], capsys, monkeypatch)
+    assert code == 1 and err.count("\n") == 1 and "another task, K or feature map" in err
+
+
+def test_a_gradient_that_is_not_finite_is_not_applied(capsys, monkeypatch, tmp_path):
+    """48: the run stops with the iteration named, and what it had saved stays."""
+    out = tmp_path / "run"
+    arguments = ["train", "two-rooms", *TINY, "--out", str(out), "--set", "learn.step_size_theta=1e38", "--set", "learn.optimizer=sgd", "--learner", "actor-critic", "--set", "learn.entropy=1e6"]
+    code, _, err = asap(arguments, capsys, monkeypatch)
+    assert code == 1 and err.count("\n") == 1, err
+    assert "gradient" in err and "iteration" in err and "nan" in err
+    assert '"error"' in (out / "events.jsonl").read_text()
+    assert generations(out / "checkpoints")
+    code, out_text, err = asap(["eval", str(out), "--episodes", "2", "--json"], capsys, monkeypatch)
+    assert code == 0 and err == ""
+
+
+def test_stdout_may_close_early(trained):
+    """74: `asap settings | head -1` ends without a traceback, also where only ASCII can be printed."""
+    command = f"'{sys.executable}' -m asap settings | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env={**os.environ, "LANG": "C", "LC_ALL": "C"}, timeout=60)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_a_run_in_use_is_refused(trained, capsys, monkeypatch):
+    """68: the second process names the first."""
+    from asap.runs import Run
+
+    script = "import sys, time\nfrom asap.runs import Run\nwith Run.open(sys.argv[1]).locked():\n print('held', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", script, str(trained)], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout.readline().strip() == "held"
+            code, _, err = asap(["train", "--resume", str(trained)], capsys, monkeypatch)
+            assert code == 1 and str(holder.pid) in err and err.count("\n") == 1
+        finally:
+            holder.kill()
+    assert Run.open(trained).latest() is not None

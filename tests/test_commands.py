@@ -1,0 +1,97 @@
+"""Commands do what README says: train, eval, explain, plot, tasks, settings, one JSON line each, quick help."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from matplotlib.image import imread
+
+SMALL = [part for item in ("learn.lanes=8", "learn.window=32", "run.eval_episodes=8", "run.final_episodes=16") for part in ("--set", item)]
+
+
+def asap(*arguments: str, check: bool = True) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "asap", *arguments], capture_output=True, text=True, timeout=300, check=check)
+
+
+def last_json(done: subprocess.CompletedProcess) -> dict:
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def joint(tmp_path_factory) -> dict:
+    """A joint run of two weighted tasks with two hyperplanes."""
+    out = tmp_path_factory.mktemp("commands") / "joint"
+    done = asap("train", "two-rooms:3", "flipped-two-rooms", "-k", "2", "--seeds", "3", "--episodes", "40", *SMALL, "--out", str(out), "--json")
+    return last_json(done)
+
+
+def test_train_reports_every_field(joint):
+    wanted = (
+        "task learner gradient seeds near_optimal_seeds episodes_to_near_optimal return success reference env_steps "
+        "wall_seconds compile_seconds env_steps_per_second parameters_sha256 run"
+    ).split()
+    assert set(wanted) <= set(joint)
+    assert {"median", "all"} == set(joint["episodes_to_near_optimal"])
+    assert {"iqm", "ci", "all"} == set(joint["return"]) and len(joint["return"]["all"]) == 3
+    assert {"misspecified", "approx_optimal", "dp_optimal"} <= set(joint["reference"])
+    assert joint["task"] == ["two-rooms", "flipped-two-rooms"] and set(joint["per_task"]) == set(joint["task"])
+    assert all(episodes >= 40 for episodes in joint["episodes"])
+
+
+def test_the_run_directory_has_what_it_promises(joint):
+    run = Path(joint["run"])
+    assert (run / "config.toml").exists() and list((run / "checkpoints").glob("ckpt-*"))
+    updates = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert any(event.get("kind") == "update" for event in updates)
+
+
+def test_eval_agrees_with_train(joint):
+    report = last_json(asap("eval", joint["run"], "--episodes", "50", "--json"))
+    assert report["parameters_sha256"] == joint["parameters_sha256"]
+    assert set(report["per_task"]) == {"two-rooms", "flipped-two-rooms"}
+    assert sum(report["skills"]["usage"]) == pytest.approx(1) and len(report["skills"]["duration"]) == 4
+    assert all(duration >= 1 or usage == 0 for duration, usage in zip(report["skills"]["duration"], report["skills"]["usage"]))
+    assert 0 <= report["success"] <= 1
+
+
+def test_explain_names_planes_and_skills(joint):
+    text = asap("explain", joint["run"], "--seed", "2").stdout
+    assert "plane 1" in text and "plane 2" in text and "skill" in text and "%" in text and " m" in text
+
+
+def test_plot_writes_pictures_that_open(joint, tmp_path):
+    report = last_json(asap("plot", joint["run"], "--task", "flipped-two-rooms", "--out", str(tmp_path / "pictures ü"), "--json"))
+    assert set(report["pictures"]) == {"partition", "learning", "usage"}
+    for path in report["pictures"].values():
+        assert imread(path).std() > 0.01
+
+
+def test_tasks_and_settings_list_everything():
+    tasks = last_json(asap("tasks", "--json"))["tasks"]
+    assert [task["task"] for task in tasks] == ["two-rooms", "flipped-two-rooms", "three-rooms"]
+    assert all(task["reference"]["misspecified"] < task["reference"]["near_optimal"] < task["reference"]["approx_optimal"] < task["reference"]["dp_optimal"] for task in tasks)
+    assert "learn.epochs" in asap("settings").stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["train"], ["eval"], ["explain"], ["plot"], ["tasks"]])
+def test_help_is_quick_and_says_something(arguments):
+    began = time.process_time(), time.monotonic()
+    done = asap(*arguments, "--help")
+    assert "Usage" in done.stdout and len(done.stdout) > 200
+    assert time.monotonic() - began[1] < 3  # Half a second on an idle machine; what costs more is importing JAX.
+
+
+def test_help_does_not_import_jax():
+    script = "import sys; sys.argv = ['asap', '--help']\nimport asap.cli\ntry:\n asap.cli.main()\nexcept SystemExit:\n pass\nprint('jax' in sys.modules, 'gymnasium' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "False False"
+
+
+@pytest.mark.parametrize("order", ["import asap, gymnasium", "import gymnasium, asap"])
+def test_tasks_are_registered_in_either_order_of_import(order):
+    script = f"{order}\nprint('asap/TwoRooms-v0' in gymnasium.registry)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "True"

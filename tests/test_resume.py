@@ -1,0 +1,75 @@
+"""The same command gives the same bits, also when it was killed and resumed, at any moment."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# Small enough to train in seconds, with a chunk per update so that there are many moments to be killed at.
+SETTINGS = ["learn.lanes=8", "learn.window=32", "run.chunk=2", "run.eval_episodes=4", "run.final_episodes=8"]
+TRAIN = ["train", "two-rooms", "--seeds", "2", "--episodes", "120", *(part for item in SETTINGS for part in ("--set", item)), "--json"]
+
+
+def command(arguments: list[str]) -> list[str]:
+    # A saved checkpoint after every chunk, where a user's run has one per second.
+    script = "import asap.session, asap.cli; asap.session.SAVE_EVERY_SECONDS = 0.0; asap.cli.main()"
+    return [sys.executable, "-c", script, *arguments]
+
+
+def run_to_end(arguments: list[str]) -> dict:
+    done = subprocess.run(command(arguments), capture_output=True, text=True, timeout=300, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> dict:
+    return run_to_end([*TRAIN, "--out", str(tmp_path_factory.mktemp("whole run ü") / "run")])
+
+
+def test_same_command_twice_gives_the_same_bits(uninterrupted, tmp_path):
+    again = run_to_end([*TRAIN, "--out", str(tmp_path / "-again")])
+    assert again["parameters_sha256"] == uninterrupted["parameters_sha256"]
+    assert again["return"] == uninterrupted["return"]
+    assert again["episodes_to_near_optimal"] == uninterrupted["episodes_to_near_optimal"]
+
+
+def test_another_seed_gives_other_bits(uninterrupted, tmp_path):
+    other = run_to_end([*TRAIN, "--out", str(tmp_path / "run"), "--seed", "5"])
+    assert other["parameters_sha256"] != uninterrupted["parameters_sha256"]
+
+
+def wait_for_update(run: Path, update: int, process: subprocess.Popen) -> None:
+    """Until the event log has that update, or the process has ended."""
+    events = run / "events.jsonl"
+    while process.poll() is None and not (events.exists() and f'"update": {update}' in events.read_text()):
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_killed_and_resumed_gives_the_same_bits(sent, uninterrupted, tmp_path):
+    run = tmp_path / "run ü space"
+    chance = random.Random(int(sent))
+    arguments = [*TRAIN, "--out", str(run)]
+    for update in (3, 11):
+        with subprocess.Popen(command(arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            wait_for_update(run, update, process)
+            time.sleep(chance.random() * 0.05)
+            process.send_signal(sent)
+            code = process.wait(timeout=60)
+        assert code in {signal.SIGKILL: (-9,), signal.SIGTERM: (143, 0), signal.SIGINT: (130, 0)}[sent]
+        arguments = ["train", "--resume", str(run), "--json"]
+    resumed = run_to_end(arguments)
+    assert resumed["parameters_sha256"] == uninterrupted["parameters_sha256"]
+    assert resumed["return"] == uninterrupted["return"]
+    assert resumed["episodes_to_near_optimal"] == uninterrupted["episodes_to_near_optimal"]
+
+
+def test_a_finished_run_says_the_same_again(uninterrupted):
+    again = run_to_end(["train", "--resume", uninterrupted["run"], "--json"])
+    assert again["parameters_sha256"] == uninterrupted["parameters_sha256"]
+    assert again["finished"]

@@ -1,0 +1,247 @@
+"""Playing: the stored steps fit together, and what is summed or counted while playing is what the stored steps say.
+
+Complete episodes and evaluations number their lanes and steps as a window does, so the window of the same keys holds the
+very episodes they played, step by step.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from asap.evaluate import Evaluation, evaluate
+from asap.keys import fold, root
+from asap.learn.gradients import MARGINAL, SAMPLED, Parameters, score, weighted_score
+from asap.learn.rollout import play_window, start_lanes
+from asap.learn.scored_episodes import play_scored
+from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.types import Transition
+
+LANES, STEPS, EPISODES, DISCOUNT = 5, 40, 12, 0.9
+CASES = {
+    "constant": dict(planes=2, skills="constant", task="interactions", termination=0.1),
+    "linear": dict(planes=1, skills="linear", task="none", termination=None),
+}
+
+
+class Played(NamedTuple):
+    policy: ASAPPolicy
+    steps: Transition  # Axes (..., time, lane), as NumPy arrays.
+
+
+@pytest.fixture(scope="module")
+def play(short_rooms, new_policy, compiled) -> Callable[[str, int], Played]:
+    """The window of the key from which the complete episodes, or the evaluation, of this seed are played."""
+    run = compiled(
+        lambda policy, tasks, key: play_window(policy, tasks, start_lanes(tasks, fold(key, 1), LANES), fold(key, 0), STEPS)
+    )
+
+    def of(case: str, seed: int) -> Played:
+        policy = new_policy(**CASES[case])
+        _, steps, _ = run(policy, short_rooms, root(seed))
+        return Played(policy, jax.tree.map(np.asarray, steps))
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def windows(short_rooms, new_policy, compiled) -> tuple[Transition, Transition]:
+    """Two windows of the same lanes, one after the other."""
+    policy = new_policy(**CASES["constant"])
+    run = compiled(play_window, static_argnames="num_steps")
+    lanes = start_lanes(short_rooms, root(5), LANES)
+    lanes, first, _ = run(policy, short_rooms, lanes, root(6), num_steps=STEPS)
+    lanes, second, _ = run(policy, short_rooms, lanes, root(7), num_steps=STEPS)
+    return jax.tree.map(np.asarray, (first, second))
+
+
+# ---- Windows ------------------------------------------------------------------------------------------------------
+
+
+def join(windows: tuple[Transition, Transition]) -> Transition:
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-2), *windows)
+
+
+def test_each_step_begins_where_the_last_one_led(windows):
+    """Also from one window to the next; after an end, somewhere else."""
+    steps = join(windows)
+    led_to, begins = steps.next_observation[:, :-1], steps.observation[:, 1:]
+    ended = steps.ended[:-1]
+    np.testing.assert_array_equal(led_to[:, ~ended], begins[:, ~ended])
+    assert (led_to[:2, ended] != begins[:2, ended]).any(0).all()
+    assert ended.sum() > 10
+
+
+def test_the_previous_skill_is_that_of_the_step_before(windows):
+    steps = join(windows)
+    expected = np.where(steps.ended[:-1], NO_SKILL, steps.skill[:-1])
+    np.testing.assert_array_equal(steps.previous_skill[1:], expected)
+    np.testing.assert_array_equal(steps.previous_skill[0], NO_SKILL)
+
+
+def test_the_descriptor_stays_with_the_episode_and_tells_the_task(windows):
+    steps = join(windows)
+    same = (steps.descriptor[:, 1:] == steps.descriptor[:, :-1]).all(0)
+    assert same[~steps.ended[:-1]].all() and not same.all()
+    np.testing.assert_allclose(steps.descriptor[0], 2 * steps.observation[3] - 1, atol=1e-6)
+    np.testing.assert_array_equal(steps.observation[2:], steps.next_observation[2:])
+
+
+def test_skills_and_actions_exist(windows):
+    steps = join(windows)
+    assert set(np.unique(steps.skill)) <= set(range(4)) and len(np.unique(steps.skill)) > 1
+    assert set(np.unique(steps.action)) == set(range(4))
+
+
+def test_lanes_and_windows_have_their_own_randomness(windows):
+    first, second = windows
+    assert len(np.unique(first.observation[0, 1:])) > 0.9 * first.observation[0, 1:].size
+    assert not (first.action == second.action).all()
+
+
+# ---- Complete episodes --------------------------------------------------------------------------------------------
+
+
+class Schedule(NamedTuple):
+    """Which stored steps belong to the episodes that count, and what their episode returned."""
+
+    counted: np.ndarray
+    discounted: np.ndarray
+    episodes: list[tuple[int, int, int]]  # lane, first step, one past the last
+
+
+def schedule(steps: Transition) -> Schedule:
+    """Lanes begin anew while fewer than EPISODES have been started; every episode that was started counts."""
+    first, started, playing, episodes = np.zeros(LANES, int), LANES, np.ones(LANES, bool), []
+    for t in range(STEPS):
+        ends = steps.ended[t] & playing
+        may_start = started < EPISODES
+        for lane in np.flatnonzero(ends):
+            episodes.append((lane, first[lane], t + 1))
+            first[lane] = t + 1
+        started += ends.sum() if may_start else 0
+        playing &= ~ends | may_start
+    assert not playing.any(), "the window is too short for this test"
+    counted, discounted = np.zeros((STEPS, LANES), bool), np.zeros((STEPS, LANES))
+    for lane, begin, end in episodes:
+        counted[begin:end, lane] = True
+        discounted[begin:end, lane] = DISCOUNT ** np.arange(end - begin) @ steps.reward[begin:end, lane].astype(float)
+    return Schedule(counted, discounted, episodes)
+
+
+@pytest.fixture(scope="module")
+def both(short_rooms, play, compiled) -> Callable[[str, str, int], tuple[Any, dict[str, Any], Schedule, Transition]]:
+    """The sums made while playing, and the same from the stored steps."""
+    static = ("num_lanes", "num_episodes", "gradient", "discount")
+    run = compiled(play_scored, static_argnames=static)
+
+    def from_storage(policy, steps, weights, counted, gradient):
+        batch = jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-2], -1), steps)
+        scores = score(policy, batch, gradient)
+        return [weighted_score(policy, batch, scores, weight.reshape(-1)) for weight in (weights, counted)]
+
+    explicit = compiled(from_storage, static_argnames="gradient")
+
+    def of(case: str, gradient: str, seed: int):
+        policy, steps = play(case, seed)
+        plan = schedule(steps)
+        weights = jnp.asarray(np.where(plan.counted, plan.discounted, 0.0), jnp.float32)
+        weighted, plain = explicit(policy, steps, weights, jnp.asarray(plan.counted, jnp.float32), gradient=gradient)
+        found = run(
+            policy,
+            short_rooms,
+            root(seed),
+            num_lanes=LANES,
+            num_episodes=EPISODES,
+            gradient=gradient,
+            discount=DISCOUNT,
+        )
+        return jax.tree.map(np.asarray, (found, {"weighted": weighted, "plain": plain})) + (plan, steps)
+
+    return of
+
+
+def close(found: Parameters, expected: Parameters) -> None:
+    for name, leaf, target in zip(Parameters._fields, found, expected):
+        assert leaf.shape == target.shape
+        np.testing.assert_allclose(leaf, target, atol=2e-5 * np.abs(target).max(), rtol=0, err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("gradient", [SAMPLED, MARGINAL])
+def test_scores_summed_while_playing_are_those_of_the_stored_steps(both, case, gradient):
+    for seed in (0, 1):
+        found, stored, plan, _ = both(case, gradient, seed)
+        close(found.weighted, stored["weighted"])
+        close(found.plain, stored["plain"])
+        returns = sum(plan.discounted[begin, lane] for lane, begin, _ in plan.episodes)
+        np.testing.assert_allclose(found.returns, returns, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_episode_that_was_started_is_counted(both, case):
+    for seed in range(4):
+        found, _, plan, steps = both(case, MARGINAL, seed)
+        assert found.totals.episodes.sum() == len(plan.episodes) >= EPISODES
+        lengths = [end - begin for _, begin, end in plan.episodes]
+        assert found.totals.steps.sum() == sum(lengths)
+        of_far = [steps.observation[3, begin, lane] > 0.5 for lane, begin, _ in plan.episodes]
+        assert found.totals.episodes.tolist() == [sum(of_far), len(of_far) - sum(of_far)]
+        assert found.totals.successes.sum() == sum(steps.terminated[end - 1, lane] for lane, _, end in plan.episodes)
+        np.testing.assert_allclose(found.totals.returns.sum(), steps.reward[plan.counted].sum(), rtol=1e-6)
+
+
+def test_short_episodes_are_not_over_represented(both):
+    """The first episode of every lane counts, however long it takes; none is dropped because others were faster."""
+    for seed in range(4):
+        _, _, plan, _ = both("constant", MARGINAL, seed)
+        assert {lane for lane, begin, _ in plan.episodes if begin == 0} == set(range(LANES))
+
+
+def test_the_comparison_would_notice(both):
+    """One episode dropped, or the discount forgotten, changes the sums by far more than the tolerance."""
+    found, _, plan, steps = both("constant", MARGINAL, 0)
+    lane, begin, end = plan.episodes[-1]
+    one_less = found.returns - plan.discounted[begin, lane]
+    undiscounted = steps.reward[plan.counted].sum()
+    for wrong in (one_less, undiscounted):
+        assert abs(found.returns - wrong) > 1e-3 * abs(found.returns)
+    with pytest.raises(AssertionError):
+        close(found.plain, found.weighted)
+
+
+# ---- Evaluation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def assess(short_rooms, compiled) -> Callable[[ASAPPolicy, int], Evaluation]:
+    run = compiled(evaluate, static_argnames="num_episodes")
+
+    def of(policy: ASAPPolicy, seed: int) -> Evaluation:
+        return run(policy, short_rooms, root(seed), num_episodes=LANES)
+
+    return of
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_evaluation_is_the_first_episode_of_every_lane(play, assess, case):
+    for seed in range(3):
+        policy, steps = play(case, seed)
+        found = assess(policy, seed)
+        used, begun = np.zeros(policy.num_skills, int), np.zeros(policy.num_skills, int)
+        for lane in range(LANES):
+            length = int(np.argmax(steps.ended[:, lane])) + 1
+            skills = steps.skill[:length, lane]
+            assert int(found.lengths[lane]) == length
+            assert bool(found.success[lane]) == bool(steps.terminated[length - 1, lane])
+            np.testing.assert_allclose(found.returns[lane], steps.reward[:length, lane].sum(), rtol=1e-6)
+            for t, skill in enumerate(skills):
+                used[skill] += 1
+                begun[skill] += t == 0 or skills[t - 1] != skill
+        np.testing.assert_array_equal(found.skill_steps, used)
+        np.testing.assert_array_equal(found.skill_starts, begun)
+        np.testing.assert_allclose(found.usage, used / used.sum(), rtol=1e-6)
+        np.testing.assert_allclose(found.durations, used / np.maximum(begun, 1), rtol=1e-6)
