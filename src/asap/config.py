@@ -86,7 +86,7 @@ class RunConfig:
     """What is run, for how long, and what is recorded."""
 
     tasks: tuple[str, ...] = setting((), "Names of the tasks.")
-    weights: tuple[float, ...] = setting((), "mu: weight of each task; default: equal.")
+    weights: tuple[float, ...] = setting((), "mu: weight of each task; default: equal.", above=0.0)
     seed: int = setting(0, "First seed.", low=0, high=2**63 - 1)
     seeds: int = setting(1, "Number of seeds, trained side by side.", low=1, high=10_000)
     episodes: int = setting(4000, "Budget of each seed in completed episodes.", low=1)

@@ -49,6 +49,8 @@ def settings_of(
     config = override(config, overrides)
     if tasks:
         names, weights = parse_tasks(tasks)
+        if config.run.weights and not any(":" in task for task in tasks):
+            weights = config.run.weights
         config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=names, weights=weights))
     if not config.run.tasks:
         raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.names())}")

@@ -16,6 +16,9 @@ from asap.types import Transition
 from asap.vector import contract
 
 
+MOST_SAMPLES = 16_384
+
+
 class Critic(eqx.Module):
     """V(x, m) = w^T [1, clip(W [x, m] + b)]: a network whose hidden layer stays as it was drawn.
 
@@ -53,6 +56,9 @@ def fit(
     critic: Critic, features: Float[Array, "G N"], targets: Float[Array, "N"], memory: float, ridge: float
 ) -> Critic:
     """Ridge regression of the targets on the features; former batches count with weight memory^age."""
+    # A few weights need no more: on a large batch the fit would take as long as the update of the policy.
+    stride = -(-targets.shape[0] // MOST_SAMPLES)
+    features, targets = features[:, ::stride], targets[::stride]
     gram = memory * critic.gram + features @ features.T / targets.shape[0]
     moment = memory * critic.moment + features @ targets / targets.shape[0]
     weights = jnp.linalg.solve(gram + ridge * jnp.eye(gram.shape[0]), moment)

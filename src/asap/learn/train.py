@@ -1,6 +1,7 @@
 """The one loop: play, judge, improve, in compiled chunks of updates over all seeds at once."""
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -173,6 +174,18 @@ def improve_by_episodes(config: Config, tasks: TaskSet, key: Key, state: TrainSt
 COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 
 
+def over_seeds(function: Callable) -> Callable:
+    """`vmap` over seeds; a single seed is done without, because a loop under `vmap` selects its whole carry at each step."""
+
+    def mapped(*arguments):
+        if jax.tree.leaves(arguments)[0].shape[0] > 1:
+            return jax.vmap(function)(*arguments)
+        alone = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
+        return jax.tree.map(lambda leaf: leaf[None], alone)
+
+    return mapped
+
+
 class Trainer:
     """Training of all seeds of a config: `start` once, then `advance` and `evaluate` chunk by chunk."""
 
@@ -192,11 +205,11 @@ class Trainer:
         return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
     def _start(self, keys: Key, policies: ASAPPolicy, critics: Critic) -> TrainState:
-        return jax.vmap(lambda *seed: begin_training(self.config, self.tasks, *seed))(keys, policies, critics)
+        return over_seeds(lambda *seed: begin_training(self.config, self.tasks, *seed))(keys, policies, critics)
 
     def _advance(self, keys: Key, states: TrainState) -> tuple[TrainState, Metrics]:
         """`chunk` updates of every seed; metrics have axes (chunk, seeds, ...)."""
-        step = jax.vmap(lambda key, state: update(self.config, self.tasks, key, state))
+        step = over_seeds(lambda key, state: update(self.config, self.tasks, key, state))
         return jax.lax.scan(lambda states, _: step(keys, states), states, None, length=self.config.run.chunk)
 
     def _evaluate(self, keys: Key, policies: ASAPPolicy, parameters: Parameters, round_: Int[Array, ""]) -> Evaluation:

@@ -2,9 +2,10 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from asap.vector import contract, element, lift, row
+from asap.vector import UNROLL, contract, element, lift, row
 
 
 class GibbsSkills(eqx.Module):
@@ -25,8 +26,10 @@ class GibbsSkills(eqx.Module):
         self, action: Int[Array, "*batch"], phi: Float[Array, "D ..."]
     ) -> Float[Array, "S *batch"]:
         """log sigma_i(a | x) of every skill for the action that was taken."""
-        log_sigma = lift(self.log_probs(phi), 2, action.ndim)
-        return element(log_sigma.swapaxes(0, 1), action)
+        log_sigma = lift(self.log_probs(phi), 2, action.ndim).swapaxes(0, 1)
+        if log_sigma.shape[0] <= UNROLL:
+            return element(log_sigma, action)
+        return (log_sigma * (lift(jnp.arange(log_sigma.shape[0]), 1, 1 + action.ndim) == action)).sum(0)
 
     def log_probs_of_skill(self, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Float[Array, "A *batch"]:
         """log sigma_i(a | x) of one skill. Constant skills are normalised once, outside a loop over steps."""
