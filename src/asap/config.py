@@ -69,7 +69,7 @@ class LearnConfig:
     advantage_scale: float | None = setting(
         None, "Factor on the advantages; default: divided by their deviation in each batch.", above=0.0
     )
-    entropy: float = setting(0.1, "Weight of the entropy of the actions.", low=0.0)
+    entropy: float = setting(0.07, "Weight of the entropy of the actions.", low=0.0)
     softening: float = setting(0.03, "Weight of the penalty that revives a plane which has lost one side.", low=0.0)
     softening_floor: float = setting(0.1, "Share of the steps below which a side counts as lost.", above=0.0, high=0.5)
     critic_features: int = setting(32, "Random Fourier features of the critic.", low=1, high=4096)
