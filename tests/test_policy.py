@@ -33,6 +33,15 @@ def states(count: int, seed: int = 0) -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(rng.uniform(size=(4, count)), jnp.float32), jnp.asarray(rng.uniform(-1, 1, (2, count)), jnp.float32)
 
 
+# Planes, kind of skills and termination; few, because each is compiled.
+SHAPES = [(1, "constant", None), (3, "linear", None), (2, "constant", 0.1), (1, "linear", 0.0), (2, "linear", 1.0)]
+
+
+def shaped(new_policy, shape: tuple, **more) -> ASAPPolicy:
+    planes, skills, termination = shape
+    return new_policy(planes, skills, termination=termination, **more)
+
+
 class Tables(NamedTuple):
     """P(skill), P(action) and P(skill, action) at one state."""
 
@@ -58,13 +67,13 @@ def tables(compiled) -> Callable[..., Tables]:
 # ---- Probabilities ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("planes, termination", [(1, None), (2, 0.0), (3, 0.3), (5, None), (5, 0.3)])
-def test_probabilities_sum_to_one(new_policy, tables, planes, termination):
-    policy = new_policy(planes, "linear", termination=termination)
+@pytest.mark.parametrize("shape", [*SHAPES, (5, "linear", 0.1)], ids=str)
+def test_probabilities_sum_to_one(new_policy, tables, shape):
+    policy = shaped(new_policy, shape)
     for previous in (NO_SKILL, 0, policy.num_skills - 1):
         found = tables(policy, previous)
         np.testing.assert_allclose([found.skills.sum(), found.actions.sum(), found.joint.sum()], 1.0, rtol=1e-5)
-        assert found.joint.shape == (2**planes, NUM_ACTIONS)
+        assert found.joint.shape == (2 ** shape[0], NUM_ACTIONS)
 
 
 def test_the_first_bit_is_the_least_significant():
@@ -104,26 +113,25 @@ def test_probabilities_by_hand(tables):
     np.testing.assert_allclose(first.skills, [0.25, 0.75], rtol=1e-5)
 
 
-@pytest.mark.parametrize("termination", [None, 0.2])
-def test_the_marginal_is_the_sum_of_the_joint(new_policy, tables, termination):
-    policy = new_policy(2, "linear", "rbf", termination=termination)
-    for previous in (NO_SKILL, 2):
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_marginal_is_the_sum_of_the_joint(new_policy, tables, shape):
+    policy = shaped(new_policy, shape)
+    for previous in (NO_SKILL, 1):
         found = tables(policy, previous)
         np.testing.assert_allclose(found.joint.sum(0), found.actions, rtol=1e-5)
         np.testing.assert_allclose(found.joint.sum(1), found.skills, rtol=1e-5)
 
 
-@pytest.mark.parametrize("plane", [0, 1, 2])
-@pytest.mark.parametrize("termination", [None, 0.2])
-def test_negating_a_plane_and_swapping_its_skills_changes_nothing(new_policy, tables, plane, termination):
+@pytest.mark.parametrize("shape, plane", [(shape, plane) for shape in SHAPES[1:3] for plane in range(shape[0])], ids=str)
+def test_negating_a_plane_and_swapping_its_skills_changes_nothing(new_policy, tables, shape, plane):
     """Errata E26."""
-    policy = new_policy(3, "linear", "polynomial", "interactions", termination)
-    swapped = np.arange(8) ^ (1 << plane)
+    policy = shaped(new_policy, shape)
+    swapped = np.arange(policy.num_skills) ^ (1 << plane)
     beta, theta = policy.partition.beta, policy.skills.theta
     other = eqx.tree_at(
         lambda p: (p.partition.beta, p.skills.theta), policy, (beta.at[plane].multiply(-1), theta[swapped])
     )
-    for previous in (NO_SKILL, 5):
+    for previous in (NO_SKILL, 2):
         here, there = tables(policy, previous), tables(other, swapped[previous] if previous >= 0 else previous)
         assert not np.allclose(here.skills, there.skills, atol=0.01)
         np.testing.assert_allclose(here.actions, there.actions, rtol=1e-4)
@@ -252,27 +260,16 @@ def agree(counts: np.ndarray, probabilities: np.ndarray) -> bool:
     return stats.chisquare(observed[keep], expected).pvalue > 1e-4
 
 
-@pytest.mark.parametrize(
-    "planes, skills, termination, previous",
-    [
-        (1, "constant", None, NO_SKILL),
-        (2, "linear", None, NO_SKILL),
-        (3, "constant", None, NO_SKILL),
-        (3, "linear", 0.1, 5),
-        (1, "linear", 0.0, 0),
-        (2, "constant", 0.1, 1),
-        (2, "linear", 1.0, 3),
-    ],
-)
-def test_samples_have_the_probabilities(new_policy, compiled, tables, planes, skills, termination, previous):
-    policy = new_policy(planes, skills, termination=termination, alpha_beta=1.0, alpha_theta=1.0)
+@pytest.mark.parametrize("shape, previous", list(zip(SHAPES, [NO_SKILL, NO_SKILL, 1, 0, 3])), ids=str)
+def test_samples_have_the_probabilities(new_policy, compiled, tables, shape, previous):
+    policy = shaped(new_policy, shape, alpha_beta=1.0, alpha_theta=1.0)
     counts = frequencies(compiled, policy, previous)
     expected = tables(policy, previous).joint
     assert agree(counts, expected)
     # The same test tells it from a policy that is a little, or structurally, different.
     bent = eqx.tree_at(lambda p: p.partition.beta, policy, policy.partition.beta + 0.1)
     assert not agree(counts, tables(bent, previous).joint)
-    if termination not in (None, 1.0) and previous != NO_SKILL:
+    if shape[2] not in (None, 1.0):
         assert not agree(counts, tables(policy).joint)
 
 

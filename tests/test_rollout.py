@@ -33,28 +33,30 @@ class Played(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def play(short_rooms, new_policy, compiled) -> Callable[[str, int], Played]:
+def run_window(compiled):
+    return compiled(play_window, static_argnames="num_steps")
+
+
+@pytest.fixture(scope="module")
+def play(short_rooms, new_policy, run_window) -> Callable[[str, int], Played]:
     """The window of the key from which the complete episodes, or the evaluation, of this seed are played."""
-    run = compiled(
-        lambda policy, tasks, key: play_window(policy, tasks, start_lanes(tasks, fold(key, 1), LANES), fold(key, 0), STEPS)
-    )
 
     def of(case: str, seed: int) -> Played:
         policy = new_policy(**CASES[case])
-        _, steps, _ = run(policy, short_rooms, root(seed))
+        lanes = start_lanes(short_rooms, fold(root(seed), 1), LANES)
+        _, steps, _ = run_window(policy, short_rooms, lanes, fold(root(seed), 0), num_steps=STEPS)
         return Played(policy, jax.tree.map(np.asarray, steps))
 
     return of
 
 
 @pytest.fixture(scope="module")
-def windows(short_rooms, new_policy, compiled) -> tuple[Transition, Transition]:
+def windows(short_rooms, new_policy, run_window) -> tuple[Transition, Transition]:
     """Two windows of the same lanes, one after the other."""
     policy = new_policy(**CASES["constant"])
-    run = compiled(play_window, static_argnames="num_steps")
     lanes = start_lanes(short_rooms, root(5), LANES)
-    lanes, first, _ = run(policy, short_rooms, lanes, root(6), num_steps=STEPS)
-    lanes, second, _ = run(policy, short_rooms, lanes, root(7), num_steps=STEPS)
+    lanes, first, _ = run_window(policy, short_rooms, lanes, root(6), num_steps=STEPS)
+    lanes, second, _ = run_window(policy, short_rooms, lanes, root(7), num_steps=STEPS)
     return jax.tree.map(np.asarray, (first, second))
 
 
@@ -170,8 +172,10 @@ def close(found: Parameters, expected: Parameters) -> None:
         np.testing.assert_allclose(leaf, target, atol=2e-5 * np.abs(target).max(), rtol=0, err_msg=name)
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("gradient", [SAMPLED, MARGINAL])
+PAIRS = pytest.mark.parametrize("case, gradient", [("constant", SAMPLED), ("linear", MARGINAL)])
+
+
+@PAIRS
 def test_scores_summed_while_playing_are_those_of_the_stored_steps(both, case, gradient):
     for seed in (0, 1):
         found, stored, plan, _ = both(case, gradient, seed)
@@ -181,11 +185,11 @@ def test_scores_summed_while_playing_are_those_of_the_stored_steps(both, case, g
         np.testing.assert_allclose(found.returns, returns, rtol=1e-5)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_every_episode_that_was_started_is_counted(both, case):
+@PAIRS
+def test_every_episode_that_was_started_is_counted(both, case, gradient):
     """Also those that take long, while other lanes have finished several: short ones are not over-represented."""
     for seed in range(4):
-        found, _, plan, steps = both(case, MARGINAL, seed)
+        found, _, plan, steps = both(case, gradient, seed)
         assert found.totals.episodes.sum() == len(plan.episodes) >= EPISODES
         lengths = [end - begin for _, begin, end in plan.episodes]
         assert found.totals.steps.sum() == sum(lengths)
@@ -197,7 +201,7 @@ def test_every_episode_that_was_started_is_counted(both, case):
 
 def test_the_comparison_would_notice(both):
     """One episode dropped, or the discount forgotten, changes the sums by far more than the tolerance."""
-    found, _, plan, steps = both("constant", MARGINAL, 0)
+    found, _, plan, steps = both("constant", SAMPLED, 0)
     lane, begin, end = plan.episodes[-1]
     one_less = found.returns - plan.discounted[begin, lane]
     undiscounted = steps.reward[plan.counted].sum()

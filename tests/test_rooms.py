@@ -98,7 +98,9 @@ def test_noise_has_deviation_one_hundredth(compiled):
     assert abs(np.corrcoef(x, y)[0, 1]) < 0.03
 
 
-@pytest.mark.parametrize("place, action", [((0.02, 0.5), LEFT), ((0.98, 0.5), RIGHT), ((0.2, 0.97), UP), ((0.2, 0.03), DOWN)])
+@pytest.mark.parametrize(
+    "place, action", [((0.02, 0.5), LEFT), ((0.98, 0.5), RIGHT), ((0.2, 0.97), UP), ((0.2, 0.03), DOWN)]
+)
 def test_a_move_out_of_the_square_is_undone(move, place, action):
     after = move(TWO, place, action, (0.003, 0.003))  # The noise is undone with it.
     np.testing.assert_allclose(after.state, place, rtol=1e-6)

@@ -211,10 +211,10 @@ def test_references_are_labelled_at_their_lines():
     near, whole = learning_curves(SYNTHETIC, reference, "2R").axes
     labels = {text.get_text().replace("\n", " "): text for text in near.texts + whole.texts}
     expected = {
-        "misspecified start: -391": (whole, reference.misspecified),
-        "near-optimal (95 % of the way): 30.8": (near, reference.near_optimal),
-        "approximately optimal: 53": (near, reference.approx_optimal),
-        "dynamic-programming optimum: 70": (near, reference.dp_optimal),
+        "misspecified start: -384": (whole, reference.misspecified),
+        "near-optimal (95 % of the way): 31.3": (near, reference.near_optimal),
+        "approximately optimal: 53.1": (near, reference.approx_optimal),
+        "dynamic-programming optimum: 71.3": (near, reference.dp_optimal),
     }
     for words, (axes, value) in expected.items():
         low, high = axes.get_ylim()

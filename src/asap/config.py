@@ -63,7 +63,7 @@ class LearnConfig:
     )
     epochs: int = setting(8, "Passes over each batch (ppo).", low=1)
     clip: float = setting(0.2, "Probability ratios beyond 1 +- clip get no gradient (ppo).", above=0.0)
-    damping: float = setting(0.001, "Added to the diagonal of the Fisher matrix (natural).", above=0.0)
+    damping: float = setting(0.1, "Added to the diagonal of the Fisher matrix (natural).", above=0.0)
     discount: float | None = setting(None, "gamma; default: the task's own.", low=0.0, high=1.0)
     trace: float = setting(0.95, "lambda of the advantages: 0 trusts the critic, 1 the returns.", low=0.0, high=1.0)
     advantage_scale: float | None = setting(
@@ -72,7 +72,7 @@ class LearnConfig:
     entropy: float = setting(0.07, "Weight of the entropy of the actions.", low=0.0)
     softening: float = setting(0.03, "Weight of the penalty that revives a plane which has lost one side.", low=0.0)
     softening_floor: float = setting(0.1, "Share of the steps below which a side counts as lost.", above=0.0, high=0.5)
-    critic_features: int = setting(32, "Random Fourier features of the critic.", low=1, high=4096)
+    critic_features: int = setting(32, "Random ramps of the critic.", low=1, high=4096)
     critic_length: float = setting(0.5, "Length scale of the critic, where the observation range is 2.", above=0.0)
     critic_memory: float = setting(0.8, "Weight of the former batches in the critic's fit.", low=0.0, below=1.0)
     convergence_window: int = setting(20, "Updates over which parameters are averaged by the convergence test.", low=1)

@@ -77,10 +77,11 @@ def plane_weights(policy: ASAPPolicy, psi: Float[Array, "F *batch"], drawn: Floa
 def _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob) -> Float[Array, "S *batch"]:
     """p_i d log pi / d p_i for P_j = (1 - s) p_j + s [j = previous], where s = (1 - termination) p_previous."""
     is_previous = lift(jnp.arange(policy.num_skills), 1, step.skill.ndim) == step.previous_skill
-    stay = jnp.exp(policy.log_stay(log_p, step.previous_skill))
+    log_stay = policy.log_stay(log_p, step.previous_skill)
+    stay = jnp.exp(log_stay)
     relative = jnp.exp(log_p + log_evidence - log_prob)  # p_i evidence_i / pi
-    evidence_of_previous = jnp.where(is_previous, jnp.exp(log_evidence - log_prob), 0.0).sum(0)
-    return (1 - stay) * relative + jnp.where(is_previous, stay * (evidence_of_previous - relative.sum(0)), 0.0)
+    kept = jnp.exp(log_stay + log_evidence - log_prob)  # s evidence_previous / pi, at most 1: evidence / pi alone is not.
+    return (1 - stay) * relative + jnp.where(is_previous, kept - stay * relative.sum(0), 0.0)
 
 
 def weighted_score(policy: ASAPPolicy, batch: Transition, scores: Score, weights: Float[Array, "N"]) -> Parameters:

@@ -1,5 +1,7 @@
 """The ASAP policy (paper, Section 4): pi(a | x, m) = sum_i p(i | x, m) sigma_i(a | x)."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from asap.policy.partition import Partition
 from asap.policy.skills import GibbsSkills
 from asap.vector import element, lift, pick
 
+LEAST_TERMINATION = 1e-6  # A skill that can never be left has other skills with log-probability -infinity.
 NO_SKILL = -1  # The previous skill of an episode's first step.
 
 Observation = Float[Array, "O *batch"]
@@ -60,7 +63,8 @@ class ASAPPolicy(eqx.Module):
 
     def log_stay(self, log_p: Float[Array, "S *batch"], previous: Index) -> Float[Array, "*batch"]:
         """log of the probability that the skill in force is kept without a new draw."""
-        kept = jnp.log1p(-self.termination) + element(log_p, jnp.asarray(previous))
+        kept = math.log1p(-max(self.termination, LEAST_TERMINATION)) if self.termination < 1 else -math.inf
+        kept = kept + element(log_p, jnp.asarray(previous))
         return jnp.where(previous == NO_SKILL, -jnp.inf, kept)
 
     def skill_log_probs(self, x: Observation, m: Descriptor, previous: Index = NO_SKILL) -> Float[Array, "S *batch"]:
