@@ -3,16 +3,27 @@
 Commands are run in this process through `asap.cli.main`, under a path with spaces and letters beyond ASCII.
 """
 
+import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from asap import cli
 from asap.checkpoints import generations
+from asap.configure import settings_of
+from asap.envs import catalog
+from asap.policy.build import build_policy
+from asap.policy.examine import warnings_about
+from asap.runs import Run
+from asap.state_arrays import parameter_digest
+from asap.trained import Trained
 
 TINY = ["--set", "learn.lanes=4", "--set", "learn.window=8", "--set", "run.chunk=1", "--set", "run.eval_episodes=2", "--set", "run.final_episodes=2"]
 
@@ -139,8 +150,6 @@ def test_other_settings_do_not_touch_a_run(trained, capsys, monkeypatch):
 
 
 def test_a_checkpoint_of_another_k_is_refused(trained, capsys, monkeypatch, tmp_path):
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(trained, copy)
     config = copy / "config.toml"
@@ -171,8 +180,6 @@ def test_stdout_may_close_early(trained):
 
 def test_a_run_in_use_is_refused(trained, capsys, monkeypatch):
     """68: the second process names the first."""
-    from asap.runs import Run
-
     script = "import sys, time\nfrom asap.runs import Run\nwith Run.open(sys.argv[1]).locked():\n print('held', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", script, str(trained)], stdout=subprocess.PIPE, text=True) as holder:
         try:
@@ -182,3 +189,80 @@ def test_a_run_in_use_is_refused(trained, capsys, monkeypatch):
         finally:
             holder.kill()
     assert Run.open(trained).latest() is not None
+
+
+# (id, settings, must warn of)
+WARNED = [
+    ("44 saturated", ["policy.alpha_beta=1000.0"], "hyperplanes saturated: 9"),
+    ("45 zero", ["policy.basis=fourier", "policy.frequencies=[[0.0, 0.0]]", "policy.bias=false"], "all zero at 100%"),
+    ("46 constant", ['policy.inputs=["x", "goal x"]'], "constant: goal x"),
+    ("46 duplicate", ["policy.basis=fourier", "policy.frequencies=[[1.0, 0.0], [1.0, 0.0]]"], "duplicates: sin"),
+]
+
+
+@pytest.mark.parametrize(("settings", "text"), [case[1:] for case in WARNED], ids=[case[0] for case in WARNED])
+def test_what_hinders_learning_is_warned_of(settings, text, capsys, monkeypatch, tmp_path):
+    """44 to 46: the run goes on, with finite numbers."""
+    out = tmp_path / "run"
+    chosen = [part for setting in settings for part in ("--set", setting)]
+    code, printed, err = asap(["train", "two-rooms", *TINY, *chosen, "--episodes", "1", "--out", str(out), "--json"], capsys, monkeypatch)
+    assert code == 0
+    assert any(line.startswith("warning: ") and text in line for line in err.splitlines()), err
+    assert '"warning"' in (out / "events.jsonl").read_text()
+    assert np.isfinite(json.loads(printed)["return"]["all"]).all()
+
+
+def test_the_defaults_are_not_warned_of():
+    for number, task in enumerate(catalog.names()):
+        settings = settings_of([task], {}, None, None, [])
+        named = (catalog.find(task),)
+        policy = build_policy(settings.policy, named, np.random.default_rng(number))
+        assert warnings_about(policy, catalog.task_set(((task, 1.0),))) == []
+
+
+def limited(limit: str, arguments: list[str]) -> subprocess.CompletedProcess:
+    """`asap` under a limit of the shell."""
+    script = f'ulimit {limit}; exec "$0" -m asap "$@"'
+    env = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}  # The tests' own, which the limit would hit as well.
+    return subprocess.run(["bash", "-c", script, sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=env)
+
+
+def test_a_full_disk_stops_the_run_with_one_line(trained, tmp_path):
+    """62: as far as an unprivileged test can fill a disk: files may not grow beyond 4 kB. What was saved stays."""
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    before = {path.name: path.read_bytes() for path in generations(copy / "checkpoints")}
+    done = limited("-f 4", ["train", "--resume", str(copy), "--episodes", "40"])
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+    assert "File too large" in done.stderr and "free space" in done.stderr
+    assert before == {path.name: path.read_bytes() for path in generations(copy / "checkpoints")}
+
+
+def test_too_little_memory_is_one_line(trained):
+    """72: XLA would abort the process."""
+    for megabytes in (300, 1000, 1600):
+        done = limited(f"-v {megabytes * 1024}", ["train", "--resume", str(trained)])
+        assert done.returncode == 1 and done.stderr.startswith("error: memory: ") and done.stderr.count("\n") == 1, done.stderr
+    assert Run.open(trained).latest() is not None
+
+
+def test_few_file_descriptors_are_enough(trained):
+    """73: 32 will do."""
+    done = limited("-n 32", ["train", "--resume", str(trained), "--json"])
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+def test_a_run_survives_a_pause(trained, tmp_path):
+    """67: stopped (as by a laptop's sleep) and continued, it ends as if nothing had happened."""
+    arguments = [sys.executable, "-m", "asap", "train", "two-rooms", *TINY, "--episodes", "1", "--out", str(tmp_path / "run"), "--json"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for _ in range(3):
+            time.sleep(0.7)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.3)
+            process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0 and err == ""
+    ours = Trained.load(str(tmp_path / "run"))
+    assert parameter_digest(ours.policies) == parameter_digest(Trained.load(str(trained)).policies)

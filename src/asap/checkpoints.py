@@ -175,7 +175,7 @@ def replace(path: Path, data: bytes, field: str = "checkpoint") -> None:
             raise
     except OSError as error:
         what = f"cannot save: {error.strerror} (needs {len(data):,} bytes)"
-        remedy = "free space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make the directory writable"
+        remedy = "free space" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "make the directory writable"
         hope = "then resume: the last checkpoint is intact" if field == "checkpoint" else "then try again"
         raise RunError(field, what, path, f"{remedy}, {hope}") from None
 

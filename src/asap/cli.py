@@ -138,10 +138,27 @@ def list_settings(
     show_settings(json_)
 
 
+ADDRESS_SPACE = 2_400_000_000  # Bytes that JAX maps to compile and run small programs; it aborts where it gets fewer.
+WITHOUT_JAX = {"settings", "-h", "--help"}
+
+
+def _require_address_space() -> None:
+    """A limit that would abort the process is told of beforehand."""
+    try:
+        import resource
+    except ImportError:  # Not on this system.
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE and not WITHOUT_JAX & set(sys.argv):
+        cure = f"allow {ADDRESS_SPACE:,}: ulimit -v {ADDRESS_SPACE // 1024}"
+        raise RunError("memory", "the limit on address space is too low", f"{limit:,} bytes", cure)
+
+
 def main() -> None:
     """Runs a command; whatever goes wrong ends as one line on stderr."""
     debug = "--debug" in sys.argv
     try:
+        _require_address_space()
         code = app(standalone_mode=False)
     except BaseException as error:
         code = _fail(error, debug)

@@ -30,8 +30,8 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from asap import checkpoints
-from asap.commands.training import settings_of
 from asap.config import Config, complete
+from asap.configure import settings_of
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.errors import RunError, UserError

@@ -94,6 +94,10 @@ class Run:
             what = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
             raise UserError("run", f"{_CONFIG}: {what}", self.path, "restore it or give another run") from None
 
+    def write_config(self, text: str) -> None:
+        """Puts new settings in place of the old."""
+        checkpoints.replace(self.path / _CONFIG, _utf8(text), "run")
+
     def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], best: bool = False) -> Path:
         """Saves a checkpoint and keeps the last three; with `best`, also a copy that stays until the next best."""
         path = checkpoints.write(self.checkpoints, step, arrays, meta)

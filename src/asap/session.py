@@ -1,6 +1,7 @@
 """A training run from its config to its result: compiled chunks, and between them logging, saving and stopping."""
 
 import dataclasses
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,15 +11,17 @@ import jax
 import numpy as np
 
 from asap import stats
-from asap.config import Config
+from asap.config import Config, PolicyConfig
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask, Reference
 from asap.errors import RunError
 from asap.evaluate import Evaluation
 from asap.learn.gradients import Parameters, parameters_of
 from asap.learn.train import Metrics, Trainer, TrainState, is_active
+from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
+from asap.settings import to_toml
 from asap.state_arrays import from_arrays, parameter_digest, to_arrays
 from asap.stopping import StopRequest
 
@@ -83,6 +86,8 @@ class Session:
     def train(self, stop: StopRequest) -> Result:
         began = time.monotonic()
         with self.run.locked():
+            if self.run.config_text() != to_toml(self.config):  # Gone on with under a larger budget.
+                self.run.write_config(to_toml(self.config))
             states = self._prepare()
             states, finished = self._loop(states, stop)
             result = self._conclude(states, finished, began)
@@ -106,12 +111,21 @@ class Session:
             if states is None:
                 states = jax.block_until_ready(trainer.start(keys, *parts))
                 self._save(states)
+                self._warn(jax.tree.map(lambda leaf: leaf[0], parts[0]))
             self._advance, self._evaluate = advance.result(), evaluate.result()
         self.compile_seconds = time.monotonic() - began
         return states
 
+    def _warn(self, policy: ASAPPolicy) -> None:
+        """Tells of settings that hinder learning. The defaults do not, and need not wait for the look."""
+        if self.config.policy == PolicyConfig():
+            return
+        for text in warnings_about(policy, self.tasks):
+            print(f"warning: {text}", file=sys.stderr)
+            self.run.append({"kind": "warning", "message": text})
+
     def _loop(self, states: TrainState, stop: StopRequest) -> tuple[TrainState, bool]:
-        saved, best = time.monotonic(), -np.inf
+        saved, best = time.monotonic(), self._best_so_far()
         active = self._any_active(states)
         while active and not stop.requested:
             update = int(np.max(states.iteration))
@@ -122,7 +136,7 @@ class Session:
             active = self._any_active(states)
             if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or stop.requested:
                 mean = float(np.mean(evaluation.returns[-1]))
-                self._save(states, best=mean > best)
+                self._save(states, score=mean, best=mean > best)
                 saved, best = time.monotonic(), max(best, mean)
         return states, not active
 
@@ -170,9 +184,18 @@ class Session:
                 f"the update was not applied and the last good checkpoint is kept; lower the step sizes and resume {self.run.path}",
             )
 
-    def _save(self, states: TrainState, best: bool = False) -> None:
+    def _best_so_far(self) -> float:
+        best = self.run.best()
+        return -np.inf if best is None else best.meta.get("score", -np.inf)
+
+    def _save(self, states: TrainState, score: float | None = None, best: bool = False) -> None:
         arrays = to_arrays(states)
-        meta = {"tasks": list(self.config.run.tasks), "seeds": self.config.run.seeds, "hyperplanes": self.config.policy.hyperplanes}
+        meta = {
+            "tasks": list(self.config.run.tasks),
+            "seeds": self.config.run.seeds,
+            "hyperplanes": self.config.policy.hyperplanes,
+            "score": score,
+        }
         self.run.save(int(np.max(states.iteration)), arrays, meta, best=best)
 
     def _conclude(self, states: TrainState, finished: bool, began: float) -> Result:

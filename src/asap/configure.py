@@ -1,0 +1,72 @@
+"""The settings of a run from all their sources: preset, file, options; checked against the tasks they are for."""
+
+import dataclasses
+
+import numpy as np
+
+from asap.config import PRESETS, Config, RunConfig, complete
+from asap.envs import catalog
+from asap.errors import UserError
+from asap.policy.build import build_psi, require_memory
+from asap.settings import override, read_toml, validate
+
+
+def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """NAME or NAME:WEIGHT."""
+    names, weights = [], []
+    for text in texts:
+        name, colon, weight = text.partition(":")
+        catalog.find(name)
+        try:
+            weights.append(float(weight) if colon else 1.0)
+        except ValueError:
+            raise UserError("task", "a weight must be a number", text, f"write {name}:0.5") from None
+        if not (np.isfinite(weights[-1]) and weights[-1] > 0):
+            raise UserError("task", "a weight must be finite and > 0", text, f"write {name}:0.5")
+        if name in names:
+            raise UserError("task", "is given twice", name, "name each task once")
+        names.append(name)
+    return tuple(names), tuple(weights)
+
+
+def settings_of(
+    tasks: list[str], options: dict[str, object], preset: str | None, file: str | None, overrides: list[str]
+) -> Config:
+    """Preset, then file, then options, then --set: the later wins."""
+    config = Config()
+    if preset is not None:
+        if preset not in PRESETS:
+            raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
+        config = override(config, PRESETS[preset])
+    if file is not None:
+        config = read_toml(Config, file, base=config)
+    config = override(config, [f"{key}={value}" for key, value in options.items() if value is not None])
+    config = override(config, overrides)
+    if tasks:
+        names, weights = parse_tasks(tasks)
+        if config.run.weights and not any(":" in task for task in tasks):
+            weights = config.run.weights
+        config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=names, weights=weights))
+    if not config.run.tasks:
+        raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.names())}")
+    if config.run.weights and len(config.run.weights) != len(config.run.tasks):
+        raise UserError("run.weights", f"need one for each of the {len(config.run.tasks)} tasks", list(config.run.weights), "leave them out for equal weights")
+    refuse_double_precision(config.run)
+    config = complete(validate(config))
+    refuse_impossible(config)
+    return config
+
+
+def refuse_impossible(config: Config) -> None:
+    """What only the tasks can tell, before a run directory is made."""
+    named = tuple(catalog.find(name) for name in config.run.tasks)
+    catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
+    build_psi(config.policy, named)
+    require_memory(config, named)
+
+
+def refuse_double_precision(run: RunConfig) -> None:
+    import jax
+
+    if run.precision == "float64" and not jax.config.jax_enable_x64:
+        raise UserError("run.precision", "float64 needs JAX's x64 mode", "float64", "set JAX_ENABLE_X64=1, or use float32")
