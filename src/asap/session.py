@@ -96,18 +96,22 @@ class Session:
         return result
 
     def _prepare(self) -> TrainState:
-        """The states to go on from, and the compiled functions: all compiled at once, the compiler frees the interpreter."""
+        """The states to go on from, and the compiled functions.
+
+        Tracing holds the interpreter and compiling does not: while the larger program compiles, the smaller is traced.
+        """
         began = time.monotonic()
         trainer, keys = self.trainer, self.trainer.keys
         parts = trainer.learned_parts()
         template = jax.eval_shape(trainer.start, keys, *parts)
         checkpoint = self.run.latest()
         states = None if checkpoint is None else from_arrays(template, checkpoint.arrays)
-        metrics = jax.eval_shape(trainer.advance, keys, template)[1]
-        with ThreadPoolExecutor(3) as pool:
-            advance = pool.submit(lambda: trainer.advance.lower(keys, template).compile())
-            evaluated = (keys, template.policy, metrics.parameters, np.int32(0))
-            evaluate = pool.submit(lambda: trainer.evaluate.lower(*evaluated).compile())
+        with ThreadPoolExecutor(2) as pool:
+            traced = trainer.advance.trace(keys, template)
+            metrics = traced.out_info[1]
+            advance = pool.submit(traced.lower().compile)
+            evaluated = trainer.evaluate.trace(keys, template.policy, metrics.parameters, np.int32(0))
+            evaluate = pool.submit(evaluated.lower().compile)
             if states is None:
                 states = jax.block_until_ready(trainer.start(keys, *parts))
                 self._save(states)
