@@ -14,13 +14,14 @@ import time
 from pathlib import Path
 
 ASAP = [sys.executable, "-m", "asap"]
-TRAIN = [*ASAP, "train", "two-rooms", "--seeds", "4", "--set", "run.chunk=1"]
+# Long enough that it is not over before the last kill.
+TRAIN = [*ASAP, "train", "two-rooms", "--seeds", "4", "--set", "run.chunk=1", "--set", "learn.convergence_tolerance=0"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--episodes", type=int, default=4000)
+    parser.add_argument("--episodes", type=int, default=40_000)
     parser.add_argument("--seed", type=int, default=0, help="of the moments and of the training")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -28,8 +29,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         whole = finish([*train, "--out", f"{folder}/whole"])
-        # Moments spread over a whole undisturbed run, start of the program and compilation included.
-        longest = time.monotonic() - began
+        # Half of the moments fall into the start of the program and compilation, half into learning.
+        longest = 2 * (time.monotonic() - began - whole["wall_seconds"] + whole["compile_seconds"])
         run, moments = Path(folder) / "killed", random.Random(arguments.seed)
         killed_at = [kill_once(run, train, moments.uniform(0.5, longest)) for _ in range(arguments.kills)]
         command = ["train", "--resume", str(run)] if (run / "config.toml").exists() else [*train[3:], "--out", str(run)]

@@ -41,10 +41,10 @@ def asap(arguments, capsys, monkeypatch):
 def trained(tmp_path_factory):
     """A tiny run that every case may try to spoil."""
     path = tmp_path_factory.mktemp("run ü space") / "run"
-    from asap.commands.training import new_run, train_run
+    from asap.commands.training import create_run, train_run
 
-    run, config = new_run(["two-rooms"], {"run.episodes": 1}, None, None, TINY[1::2], str(path))
-    train_run(run, config, as_json=True)
+    config = settings_of(["two-rooms"], {"run.episodes": 1}, None, None, TINY[1::2])
+    train_run(create_run(config, str(path), ""), config, as_json=True)
     return path
 
 

@@ -48,7 +48,8 @@ def train(
 
     The run can be stopped at any time (Ctrl-C, SIGTERM, even SIGKILL) and resumed: it ends with the same bits.
     """
-    from asap.commands.training import new_run, resumed_run, train_run
+    from asap.commands.training import create_run, resumed_run, train_run
+    from asap.configure import settings_of
 
     if resume is not None:
         if tasks or config or set_ or preset:
@@ -63,8 +64,36 @@ def train(
             "learn.learner": learner,
             "learn.gradient": gradient,
         }
-        run, settings = new_run(tasks or [], options, preset, config, set_ or [], out)
+        settings = settings_of(tasks or [], options, preset, config, set_ or [])
+        run = create_run(settings, out, "+".join(settings.run.tasks))
     train_run(run, settings, json_)
+
+
+@app.command()
+def transfer(
+    source: Annotated[str, typer.Argument(metavar="RUN", help="Run directory to start from.")],
+    tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="The task to learn now, or several.")],
+    freeze: Annotated[Optional[str], typer.Option(metavar="PART", help="Keep the skills or the partition as they are.")] = None,
+    search_symmetries: Annotated[
+        bool,
+        typer.Option("--search-symmetries", help="First try all sign patterns of the hyperplanes, and start from the best."),
+    ] = False,
+    seed: Annotated[Optional[int], typer.Option(help="First seed; default: as in the source.")] = None,
+    seeds: Annotated[Optional[int], typer.Option(help="Seeds; default: one for each of the source's.")] = None,
+    episodes: Annotated[Optional[int], typer.Option(help="Budget of each seed; default: as in the source.")] = None,
+    set_: Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting of learn. or run.")] = None,
+    out: Annotated[Optional[str], typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-from-SOURCE-NNN.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Learn a task from what was learned on another: each seed starts from the policy of a seed of RUN.
+
+    The result is a run like any other: resume it with `asap train --resume`.
+    """
+    from asap.commands.transferring import transfer_run, transfer_settings
+
+    options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes}
+    transfer_run(transfer_settings(source, tasks, options, freeze, search_symmetries, set_ or []), out, json_)
 
 
 @app.command("eval")

@@ -55,7 +55,7 @@ class LearnConfig:
     schedule_scale: float = setting(50.0, "Robbins-Monro: updates until the step sizes begin to fall.", above=0.0)
     schedule_power: float = setting(0.7, "Robbins-Monro: above 0.5 and up to 1.", above=0.5, high=1.0)
     optimizer: str | None = setting(None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd"))
-    lanes: int = setting(32, "Episodes played at the same time.", low=1)
+    lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1)
     window: int = setting(64, "Steps per lane and update (all learners but reinforce).", low=1)
     batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2)
     baseline: str = setting(
@@ -89,10 +89,14 @@ class RunConfig:
     weights: tuple[float, ...] = setting((), "mu: weight of each task; default: equal.", above=0.0)
     seed: int = setting(0, "First seed.", low=0, high=2**63 - 1)
     seeds: int = setting(1, "Number of seeds, trained side by side.", low=1, high=10_000)
-    episodes: int = setting(4000, "Budget of each seed in completed episodes.", low=1)
-    chunk: int = setting(5, "Updates between two looks of the host: logging, checkpoints, signals.", low=1)
+    episodes: int = setting(2000, "Budget of each seed in completed episodes.", low=1)
+    chunk: int = setting(5, "Updates between two looks of the host: evaluation, logging, checkpoints, signals.", low=1)
     eval_episodes: int = setting(64, "Episodes of each evaluation during training, per task.", low=1)
     final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1)
+    source: str | None = setting(None, "Run to start from, with its policies, seed by seed; as by `asap transfer`.")
+    search_episodes: int = setting(
+        0, "Warm start: episodes per task to try each sign pattern of the hyperplanes with; 0 tries none.", low=0
+    )
     precision: str = setting("float32", "Floating point numbers.", choices=("float32", "float64"))
 
 
@@ -103,12 +107,12 @@ class Config:
     learn: LearnConfig = field(default_factory=LearnConfig)
 
 
-# Step sizes and optimizer of each learner where the config leaves them open.
+# Optimizer, step sizes (theta, beta) and lanes of each learner where the config leaves them open.
 LEARNER_DEFAULTS = {
-    "reinforce": ("adam", 0.05, 0.05),
-    "actor-critic": ("adam", 0.05, 0.05),
-    "natural": ("sgd", 0.3, 0.3),
-    "ppo": ("adam", 0.05, 0.05),
+    "reinforce": ("adam", 0.05, 0.05, 32),
+    "actor-critic": ("adam", 0.05, 0.05, 32),
+    "natural": ("sgd", 0.3, 0.3, 32),
+    "ppo": ("adam", 0.05, 0.05, 8),
 }
 
 
@@ -133,12 +137,13 @@ PRESETS = {
 
 def complete(config: Config) -> Config:
     """The config with every open choice filled in, as it is run and recorded."""
-    optimizer, theta, beta = LEARNER_DEFAULTS[config.learn.learner]
+    optimizer, theta, beta, lanes = LEARNER_DEFAULTS[config.learn.learner]
     learn = config.learn
     learn = dataclasses.replace(
         learn,
         optimizer=learn.optimizer or optimizer,
         step_size_theta=theta if learn.step_size_theta is None else learn.step_size_theta,
+        lanes=learn.lanes or lanes,
         step_size_beta=beta if learn.step_size_beta is None else learn.step_size_beta,
     )
     weights = config.run.weights or (1.0,) * len(config.run.tasks)

@@ -14,9 +14,9 @@ from asap import stats
 from asap.config import Config, PolicyConfig
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask, Reference
-from asap.errors import RunError
+from asap.errors import RunError, UserError
 from asap.evaluate import Evaluation
-from asap.learn.gradients import Parameters, parameters_of
+from asap.learn.gradients import Parameters, parameters_of, with_parameters
 from asap.learn.train import Metrics, Trainer, TrainState, is_active
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
@@ -24,13 +24,15 @@ from asap.runs import Run
 from asap.settings import to_toml
 from asap.state_arrays import from_arrays, parameter_digest, to_arrays
 from asap.stopping import StopRequest
+from asap.trained import Trained
+from asap.transfer import repeat_seeds
 
 SAVE_EVERY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One entry per update: axes (updates, seeds), and (updates, seeds, tasks) or (updates, seeds, skills)."""
+    """One entry per evaluation, the first before any update: axes (entries, seeds), then tasks or skills."""
 
     episodes: np.ndarray
     returns: np.ndarray
@@ -107,18 +109,32 @@ class Session:
         checkpoint = self.run.latest()
         states = None if checkpoint is None else from_arrays(template, checkpoint.arrays)
         with ThreadPoolExecutor(2) as pool:
-            traced = trainer.advance.trace(keys, template)
-            metrics = traced.out_info[1]
-            advance = pool.submit(traced.lower().compile)
-            evaluated = trainer.evaluate.trace(keys, template.policy, metrics.parameters, np.int32(0))
-            evaluate = pool.submit(evaluated.lower().compile)
-            if states is None:
+            advance = pool.submit(trainer.advance.trace(keys, template).lower().compile)
+            evaluate = pool.submit(trainer.evaluate.trace(keys, template.policy, np.int32(0)).lower().compile)
+            is_new = states is None
+            if is_new:
+                parts = (self._first_policies(parts[0]), parts[1])
                 states = jax.block_until_ready(trainer.start(keys, *parts))
-                self._save(states)
                 self._warn(jax.tree.map(lambda leaf: leaf[0], parts[0]))
             self._advance, self._evaluate = advance.result(), evaluate.result()
+        if is_new:
+            self._log_start(states)
+            self._save(states)
         self.compile_seconds = time.monotonic() - began
         return states
+
+    def _first_policies(self, policies: ASAPPolicy) -> ASAPPolicy:
+        """What training starts from: the policies as they were built, or those of the source run."""
+        if self.config.run.source is None:
+            return policies
+        trained = Trained.load(self.config.run.source).policies
+        shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(parameters_of(tree))] for tree in (trained, policies)]
+        count, needed = trained.partition.beta.shape[0], self.config.run.seeds
+        if shapes[0] != shapes[1]:
+            raise UserError("run.source", f"its parameters have shapes {shapes[0]}, this task needs {shapes[1]}", self.config.run.source, "choose tasks of one family, K and features")
+        if count not in (1, needed):
+            raise UserError("run.source", f"has {count} seeds, this run has {needed}", self.config.run.source, f"use --seeds {count}")
+        return with_parameters(policies, repeat_seeds(parameters_of(trained), needed))
 
     def _warn(self, policy: ASAPPolicy) -> None:
         """Tells of settings that hinder learning. The defaults do not, and need not wait for the look."""
@@ -132,49 +148,58 @@ class Session:
         saved, best = time.monotonic(), self._best_so_far()
         active = self._any_active(states)
         while active and not stop.requested:
-            update = int(np.max(states.iteration))
             states, metrics = self._advance(self.trainer.keys, states)
-            evaluation = self._evaluate(self.trainer.keys, states.policy, metrics.parameters, np.int32(update))
+            update = int(np.max(states.iteration))
+            evaluation = self._evaluate(self.trainer.keys, states.policy, np.int32(update))
             self._log(update, metrics, evaluation)
             self._refuse_spoiled(states)
             active = self._any_active(states)
             if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or stop.requested:
-                mean = float(np.mean(evaluation.returns[-1]))
+                mean = float(np.mean(evaluation.returns))
                 self._save(states, score=mean, best=mean > best)
                 saved, best = time.monotonic(), max(best, mean)
         return states, not active
 
     def _any_active(self, states: TrainState) -> bool:
-        return bool(np.any([is_active(self.config, jax.tree.map(lambda leaf: leaf[s], states)) for s in range(self.config.run.seeds)]))
+        return bool(np.any(is_active(self.config, states)))
 
     def _log(self, update: int, metrics: Metrics, evaluation: Evaluation) -> None:
-        """One line per update. A seed that had stopped before logs what it stopped with."""
-        metrics, evaluation = jax.tree.map(np.asarray, (metrics, evaluation))
-        steps = evaluation.skill_steps.sum(2)
-        usage = steps / np.maximum(steps.sum(-1, keepdims=True), 1)
-        returns, success = evaluation.returns.mean(-1), evaluation.success.mean(-1)
-        for row in range(self.config.run.chunk):
-            if not metrics.active[row].any():
-                break
-            self.run.append(
-                {
-                    "kind": "update",
-                    "update": update + row + 1,
-                    "episodes": metrics.cumulative_episodes[row].tolist(),
-                    "returns": returns[row].round(3).tolist(),
-                    "success": success[row].round(4).tolist(),
-                    "usage": usage[row].round(4).tolist(),
-                    "active": metrics.active[row].tolist(),
-                    "env_steps": metrics.env_steps[row].tolist(),
-                    "gradient_theta": metrics.diagnostics.gradient_theta[row].tolist(),
-                    "gradient_beta": metrics.diagnostics.gradient_beta[row].tolist(),
-                    "kl": metrics.diagnostics.kl[row].tolist(),
-                    "entropy": metrics.diagnostics.regularity.entropy[row].tolist(),
-                    "explained_variance": metrics.explained_variance[row].tolist(),
-                    "movement": metrics.movement[row].tolist(),
-                }
-            )
-        self.report(update + self.config.run.chunk, metrics.cumulative_episodes[-1], returns[-1])
+        """One line per chunk: its last update, and the evaluation after it. A seed that has stopped stays as it is."""
+        last = jax.tree.map(lambda leaf: np.asarray(leaf)[-1], metrics)
+        self._append(
+            update,
+            evaluation,
+            episodes=last.cumulative_episodes,
+            active=np.asarray(metrics.active).any(0),
+            env_steps=last.env_steps,
+            gradient_theta=last.diagnostics.gradient_theta,
+            gradient_beta=last.diagnostics.gradient_beta,
+            kl=last.diagnostics.kl,
+            entropy=last.diagnostics.regularity.entropy,
+            explained_variance=last.explained_variance,
+            movement=last.movement,
+        )
+        self.report(update, last.cumulative_episodes, np.mean(evaluation.returns, -1))
+
+    def _log_start(self, states: TrainState) -> None:
+        """The policy before its first update, as entry 0 of the curve."""
+        evaluation = self._evaluate(self.trainer.keys, states.policy, np.int32(0))
+        episodes, active = np.asarray(states.totals.episodes).sum(-1), np.ones(self.config.run.seeds, bool)
+        self._append(0, evaluation, episodes=episodes, active=active, env_steps=np.asarray(states.env_steps))
+
+    def _append(self, update: int, evaluation: Evaluation, **columns: np.ndarray) -> None:
+        evaluation = jax.tree.map(np.asarray, evaluation)
+        steps = evaluation.skill_steps.sum(1)
+        self.run.append(
+            {
+                "kind": "update",
+                "update": update,
+                **{name: values.tolist() for name, values in columns.items()},
+                "returns": evaluation.returns.mean(-1).round(3).tolist(),
+                "success": evaluation.success.mean(-1).round(4).tolist(),
+                "usage": (steps / np.maximum(steps.sum(-1, keepdims=True), 1)).round(4).tolist(),
+            }
+        )
 
     def _refuse_spoiled(self, states: TrainState) -> None:
         spoiled = np.flatnonzero(states.spoiled)
@@ -216,23 +241,21 @@ class Session:
         )
 
     def evaluate(self, policy: ASAPPolicy, num_episodes: int) -> Evaluation:
-        """Final evaluation with the function compiled for the chunks: its slots all hold the same policy."""
-        chunk, per_call = self.config.run.chunk, self.config.run.chunk * self.config.run.eval_episodes
-        repeated = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (chunk, *leaf.shape)), parameters_of(policy))
-        rounds = -(-num_episodes // per_call)
-        # Rounds count down from the largest number, so they never meet those of training.
-        parts = [self._evaluate(self.trainer.keys, policy, repeated, np.int32(2**31 - 1 - r)) for r in range(rounds)]
+        """As many episodes as asked for, in rounds of the function that is compiled already."""
+        rounds = -(-num_episodes // self.config.run.eval_episodes)
+        # They count down from the largest number, so that they never meet those of training.
+        parts = [self._evaluate(self.trainer.keys, policy, np.int32(2**31 - 1 - r)) for r in range(rounds)]
         return join_evaluations([jax.tree.map(np.asarray, part) for part in parts], num_episodes)
 
 
 def join_evaluations(parts: list[Evaluation], num_episodes: int) -> Evaluation:
-    """Parts with axes (chunk, seeds, tasks, episodes) as one with axes (seeds, tasks, episodes)."""
+    """Several rounds with axes (seeds, tasks, episodes) as one."""
 
     def episodes(name: str) -> np.ndarray:
-        return np.concatenate([np.concatenate(list(getattr(part, name)), -1) for part in parts], -1)[..., :num_episodes]
+        return np.concatenate([getattr(part, name) for part in parts], -1)[..., :num_episodes]
 
     def counts(name: str) -> np.ndarray:
-        return sum(getattr(part, name).astype(np.int64).sum(0) for part in parts)
+        return sum(getattr(part, name).astype(np.int64) for part in parts)
 
     return Evaluation(
         episodes("returns"), episodes("success"), episodes("lengths"), counts("skill_steps"), counts("skill_starts")

@@ -10,7 +10,8 @@ from asap.config import Config
 class Progress:
     """Shows the slowest seed's share of the budget and the mean return of the last evaluation."""
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, label: str = "training"):
+        self.label = label
         self.budget = config.run.episodes
         self.bar = None
         if sys.stderr.isatty():
@@ -19,7 +20,7 @@ class Progress:
 
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
             self.bar = Progress(*columns, console=Console(stderr=True))
-            self.line = self.bar.add_task("compiling", total=self.budget, state="")
+            self.line = self.bar.add_task(f"{label}: compiling", total=self.budget, state="")
 
     def __enter__(self) -> "Progress":
         if self.bar is not None:
@@ -34,4 +35,4 @@ class Progress:
         if self.bar is not None:
             done = int(np.min(episodes))
             state = f"{done:,} of {self.budget:,} episodes, update {update}, return {np.mean(returns):.1f}"
-            self.bar.update(self.line, description="training", completed=done, state=state)
+            self.bar.update(self.line, description=self.label, completed=done, state=state)

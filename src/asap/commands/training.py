@@ -3,30 +3,30 @@
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from asap.config import Config, complete
-from asap.configure import settings_of
 from asap.errors import UserError
 from asap.runs import Run
 from asap.settings import override, read_toml, to_toml, validate
 from asap.stopping import StopRequest
 
+if TYPE_CHECKING:
+    from asap.session import Result
 
-def new_run(
-    tasks: list[str], options: dict[str, object], preset: str | None, file: str | None, overrides: list[str], out: str | None
-) -> tuple[Run, Config]:
+
+def create_run(config: Config, out: str | None, stem: str) -> Run:
     """A fresh run directory; one that exists with the same settings is gone on with."""
-    config = settings_of(tasks, options, preset, file, overrides)
     text = to_toml(config)
     if out is None:
-        return Run.create(Run.next_free("runs", "+".join(config.run.tasks)), text), config
+        return Run.create(Run.next_free("runs", stem), text)
     path = Path(out)
-    if (path / "config.toml").exists():
-        run = Run.open(path)
-        if run.config_text() != text:
-            raise UserError("--out", "holds a run with other settings", out, "choose another directory, or --resume it")
-        return run, config
-    return Run.create(path, text), config
+    if not (path / "config.toml").exists():
+        return Run.create(path, text)
+    run = Run.open(path)
+    if run.config_text() != text:
+        raise UserError("--out", "holds a run with other settings", out, "choose another directory, or --resume it")
+    return run
 
 
 def resumed_run(path: str, episodes: int | None) -> tuple[Run, Config]:
@@ -39,22 +39,30 @@ def resumed_run(path: str, episodes: int | None) -> tuple[Run, Config]:
 
 
 def train_run(run: Run, config: Config, as_json: bool) -> None:
+    from asap.session import summary
+
+    result, stop = train_to_end(run, config)
+    report = summary(result, str(run.path))
+    print(json.dumps(report) if as_json else in_words(report))
+    leave_if_stopped(run, stop)
+
+
+def train_to_end(run: Run, config: Config) -> tuple["Result", StopRequest]:
+    """Trains with a progress bar until the run is over or a signal asks to stop; an error is also logged in the run."""
     from asap.commands.progress import Progress
 
     with StopRequest() as stop:
         try:
-            from asap.session import Session, summary
+            from asap.session import Session
 
             with Progress(config) as progress:
-                result = Session(config, run, progress.show).train(stop)
+                return Session(config, run, progress.show).train(stop), stop
         except UserError as error:
             run.append({"kind": "error", "message": str(error)})
             raise
-    report = summary(result, str(run.path))
-    if not as_json:
-        print(in_words(report))
-    else:
-        print(json.dumps(report))
+
+
+def leave_if_stopped(run: Run, stop: StopRequest) -> None:
     if stop.requested:
         print(f"note: stopped and saved; go on with: asap train --resume {run.path}", file=sys.stderr)
         sys.stdout.flush()

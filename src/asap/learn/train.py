@@ -18,17 +18,19 @@ from asap.evaluate import Evaluation, evaluate
 from asap.keys import Key, fold, host_generator, root
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
 from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
-from asap.learn.gradients import Parameters, parameters_of, with_parameters
+from asap.learn.gradients import parameters_of
 from asap.learn.regularize import Regularity
 from asap.learn.rollout import Lane, add, no_episodes, play_window, start_lanes
 from asap.learn.scored_episodes import play_scored
 from asap.learn.updates import UPDATES, Diagnostics, Step, ascend, norms, optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
+from asap.transfer import search_symmetries
 from asap.types import EpisodeTotals
 
 # Ids folded into a seed's key, one stream per purpose.
 _POLICY, _CRITIC, _LANES, _PLAY, _EVALUATE = range(5)
+_SEARCH = 7  # 5 and 6 belong to asap.model.
 CRITIC_RIDGE = 1e-3
 
 
@@ -56,7 +58,6 @@ class Metrics(NamedTuple):
     diagnostics: Diagnostics
     explained_variance: Float[Array, ""]
     movement: Float[Array, ""]
-    parameters: Parameters  # After the update: what is evaluated, apart from training.
 
 
 def init(config: Config, named: tuple[NamedTask, ...], tasks: TaskSet, seed: int) -> tuple[ASAPPolicy, Critic]:
@@ -69,23 +70,26 @@ def init(config: Config, named: tuple[NamedTask, ...], tasks: TaskSet, seed: int
 
 
 def begin_training(config: Config, tasks: TaskSet, key: Key, policy: ASAPPolicy, critic: Critic) -> TrainState:
-    """One seed at its first update."""
+    """One seed at its first update. The search for symmetries, where asked for, is paid from the budget."""
+    totals = no_episodes(tasks.size)
+    if config.run.search_episodes:
+        policy, _, totals = search_symmetries(policy, tasks, fold(key, _SEARCH), config.run.search_episodes)
     return TrainState(
         policy=policy,
         critic=critic,
         optimizer=optimizer_of(config.learn).init(parameters_of(policy)),
         lanes=start_lanes(tasks, fold(key, _LANES), config.learn.lanes),
         monitor=start_monitor(parameters_of(policy)),
-        totals=no_episodes(tasks.size),
+        totals=totals,
         iteration=jnp.int32(0),
-        env_steps=jnp.int32(0),
+        env_steps=totals.steps.sum(),
         spoiled=jnp.bool_(False),
     )
 
 
-def is_active(config: Config, state: TrainState) -> Bool[Array, ""]:
-    """Neither out of budget, nor converged, nor spoiled."""
-    has_budget = state.totals.episodes.sum() < config.run.episodes
+def is_active(config: Config, state: TrainState) -> Bool[Array, "*seeds"]:
+    """Neither out of budget, nor converged, nor spoiled; for one seed, or all of them stacked."""
+    has_budget = state.totals.episodes.sum(-1) < config.run.episodes
     return has_budget & ~has_converged(state.monitor, config.learn.convergence_tolerance) & ~state.spoiled
 
 
@@ -117,7 +121,6 @@ def update(config: Config, tasks: TaskSet, key: Key, state: TrainState) -> tuple
         diagnostics=step.diagnostics,
         explained_variance=explained,
         movement=after.monitor.movement,
-        parameters=parameters_of(after.policy),
     )
 
 
@@ -212,18 +215,15 @@ class Trainer:
         step = over_seeds(lambda key, state: update(self.config, self.tasks, key, state))
         return jax.lax.scan(lambda states, _: step(keys, states), states, None, length=self.config.run.chunk)
 
-    def _evaluate(self, keys: Key, policies: ASAPPolicy, parameters: Parameters, round_: Int[Array, ""]) -> Evaluation:
-        """`eval_episodes` of every policy of a chunk on every task; axes (chunk, seeds, tasks, ...)."""
+    def _evaluate(self, keys: Key, policies: ASAPPolicy, round_: Int[Array, ""]) -> Evaluation:
+        """`eval_episodes` of every policy on every task; axes (seeds, tasks, ...)."""
 
-        def of_policy(key: Key, policy: ASAPPolicy, parameters: Parameters, slot: Int[Array, ""]) -> Evaluation:
-            changed = with_parameters(policy, parameters)
-            key = fold(fold(key, _EVALUATE, round_), slot)
+        def of_policy(key: Key, policy: ASAPPolicy) -> Evaluation:
+            key = fold(key, _EVALUATE, round_)
             each = [
-                evaluate(changed, self.tasks.only(name), fold(key, m), self.config.run.eval_episodes)
+                evaluate(policy, self.tasks.only(name), fold(key, m), self.config.run.eval_episodes)
                 for m, name in enumerate(self.tasks.names)
             ]
             return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
-        over_seeds = jax.vmap(of_policy, in_axes=(0, 0, 0, None))
-        over_chunk = jax.vmap(over_seeds, in_axes=(None, None, 0, 0))
-        return over_chunk(keys, policies, parameters, jnp.arange(self.config.run.chunk))
+        return jax.vmap(of_policy)(keys, policies)

@@ -1,0 +1,52 @@
+"""All experiments by name; each lives in its own module, which is imported when it is run."""
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+
+from asap.errors import UserError
+
+
+@dataclass(frozen=True)
+class Experiment:
+    name: str
+    module: str
+    title: str
+    function: str = "run"
+
+    def load(self) -> ModuleType:
+        return importlib.import_module(f"asap.paper.{self.module}")
+
+
+ROOMS = (
+    Experiment("fig1f", "fig1fgh", "Learned partition and skills on Two Rooms", "two_rooms"),
+    Experiment("fig1g", "fig1fgh", "Learned partition and skills on Flipped Two Rooms", "flipped_two_rooms"),
+    Experiment("fig1h", "fig1fgh", "Learned partition and skills on Three Rooms", "three_rooms"),
+    Experiment("fig2a", "fig2ab", "Two Rooms: ASAP against fixed partitions", "two_rooms"),
+    Experiment("fig2b", "fig2ab", "Three Rooms: ASAP against fixed partitions", "three_rooms"),
+    Experiment("fig2c", "fig2c", "From Two Rooms to Flipped Two Rooms: transfer"),
+    Experiment("fig1i", "fig1i", "Partitions before and after transfer"),
+    Experiment("fig2d", "fig2d", "The hyperplane flipped, without learning"),
+    Experiment("fig2e", "fig2e", "One, two and three hyperplanes"),
+    Experiment("convergence", "convergence", "The gradient vanishes, and the run stops by itself"),
+    Experiment("joint-multitask", "joint_multitask", "One policy for both rooms"),
+    Experiment("unforced-reuse", "unforced_reuse", "A skill reused where no feature forces it"),
+    Experiment("lifelong", "lifelong", "A sequence of room tasks"),
+    Experiment("estimators", "estimators", "Sampled against marginal, and the four updates"),
+    Experiment("prune-and-grow", "prune_and_grow", "From four hyperplanes to the smallest policy"),
+)
+GROUPS = {"rooms": ROOMS}
+
+
+def names() -> list[str]:
+    return [*GROUPS, *(experiment.name for experiment in ROOMS)]
+
+
+def find(name: str) -> tuple[Experiment, ...]:
+    """The experiments behind a name: one, or a group of them."""
+    if name in GROUPS:
+        return GROUPS[name]
+    for experiment in ROOMS:
+        if experiment.name == name:
+            return (experiment,)
+    raise UserError("name", "no such result", repr(name), f"choose from {', '.join(names())}")

@@ -1,0 +1,128 @@
+"""Where experiments train: every run is kept in a folder, shared between experiments, and gone on with after a stop."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from asap.config import Config
+from asap.configure import settings_of
+from asap.envs import catalog
+from asap.envs.catalog import NamedTask
+from asap.errors import UserError
+from asap.policy.policy import ASAPPolicy
+from asap.runs import Run
+from asap.session import Result, Session
+from asap.settings import to_toml
+from asap.stats import Curve
+from asap.stopping import StopRequest
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run, with the reading that experiments need. Arrays have seeds first."""
+
+    label: str
+    result: Result
+    path: Path
+    command: str
+
+    @property
+    def config(self) -> Config:
+        return self.result.config
+
+    @property
+    def tasks(self) -> tuple[NamedTask, ...]:
+        return tuple(catalog.find(name) for name in self.config.run.tasks)
+
+    @property
+    def near_optimal(self) -> np.ndarray:
+        """(tasks,)"""
+        return np.asarray([task.reference.near_optimal for task in self.tasks])
+
+    def returns(self, task: int = 0) -> np.ndarray:
+        """(seeds,): mean return of the final evaluation."""
+        return self.result.evaluation.returns[:, task].mean(-1)
+
+    def success(self, task: int = 0) -> np.ndarray:
+        return self.result.evaluation.success[:, task].mean(-1)
+
+    def num_near_optimal(self) -> int:
+        """Seeds that are near-optimal on every task at the end."""
+        return int((self.result.evaluation.returns.mean(-1) >= self.near_optimal).all(-1).sum())
+
+    def episodes_to(self, threshold: np.ndarray | float | None = None) -> list[int | None]:
+        """Per seed, completed episodes at the first evaluation that is near-optimal (or reaches the threshold)."""
+        return self.result.curve.first_near_optimal(self.near_optimal if threshold is None else np.asarray(threshold))
+
+    def curves(self, task: int = 0) -> list[Curve]:
+        """Per seed, return by episodes, up to where the seed stopped."""
+        curve = self.result.curve
+        return [
+            Curve(curve.episodes[active, s], curve.returns[active, s, task])
+            for s, active in enumerate((curve.active > 0).T)
+        ]
+
+    def policy(self, seed: int) -> ASAPPolicy:
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[seed], self.result.policy)
+
+    def usage(self) -> np.ndarray:
+        """(seeds, skills): share of the steps of the final evaluation, over all tasks."""
+        steps = self.result.evaluation.skill_steps.sum(1)
+        return steps / steps.sum(-1, keepdims=True)
+
+    def typical_seed(self) -> int:
+        """The seed whose final return is the median: what one picture shows for all."""
+        returns = self.returns()
+        return int(np.argsort(returns)[len(returns) // 2])
+
+
+class Silence:
+    """Progress that nobody watches."""
+
+    def __enter__(self) -> "Silence":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def show(self, update: int, episodes: np.ndarray, returns: np.ndarray) -> None: ...
+
+
+@dataclass
+class Laboratory:
+    """`out` holds pictures and pages, `out/runs` the training runs. `progress(config, label)` watches each of them."""
+
+    out: Path
+    seeds: int = 20
+    seed: int = 0
+    stop: StopRequest = field(default_factory=StopRequest)
+    progress: Callable[[Config, str], Any] = lambda config, label: Silence()
+    records: dict[str, Record] = field(default_factory=dict)
+
+    def train(self, label: str, tasks: list[str], *settings: str) -> Record:
+        """Trains all seeds, or goes on with an earlier run of the same label; it must have the same settings."""
+        if label in self.records:
+            return self.records[label]
+        fixed = [f"run.seed={self.seed}", f"run.seeds={self.seeds}"]
+        config = settings_of(tasks, {}, None, None, [*fixed, *settings])
+        path = self.out / "runs" / label
+        with self.progress(config, label) as progress:
+            result = Session(config, self._run_at(path, config), progress.show).train(self.stop)
+        if self.stop.requested:
+            raise SystemExit(self.stop.exit_code)
+        options = "".join(f" --set {setting}" for setting in settings)
+        command = f"asap train {' '.join(tasks)} --seed {self.seed} --seeds {self.seeds}{options}"
+        self.records[label] = Record(label, result, path, command)
+        return self.records[label]
+
+    def _run_at(self, path: Path, config: Config) -> Run:
+        text = to_toml(config)
+        if not (path / "config.toml").exists():
+            return Run.create(path, text)
+        run = Run.open(path)
+        if run.config_text() != text:
+            raise UserError("--out", "holds runs with other settings or seeds", path, "choose another directory")
+        return run
