@@ -10,7 +10,7 @@ import pytest
 
 from asap.config import LearnConfig
 from asap.learn.gradients import Parameters, parameters_of, with_parameters
-from asap.learn.regularize import regularity_gradient, softening, softening_slope
+from asap.learn.regularize import regularity_gradient, softening_slope
 from asap.policy.policy import ASAPPolicy
 from asap.types import Transition
 
@@ -42,7 +42,6 @@ def regularity(compiled):
 
 def test_no_penalty_while_both_sides_have_the_floor():
     margins = jnp.asarray([[3.0] * 3 + [-3.0], [-1.0, -2.0, -3.0, 4.0]])
-    assert softening(margins, FLOOR) == 0.0
     assert (softening_slope(margins, FLOOR) == 0).all()
 
 
@@ -54,14 +53,22 @@ def test_a_plane_that_lost_a_side_is_drawn_inward_however_far_it_is(margin):
     np.testing.assert_allclose(np.abs(found), 1.0, rtol=0.1)
 
 
-def test_the_penalty_by_hand():
-    """Two planes at margin 50 everywhere: softplus(50) + softplus(-50) = 50 each; their other sides have nothing."""
-    np.testing.assert_allclose(softening(jnp.full((2, 4), -50.0), FLOOR), 100.0, rtol=1e-6)
-    # Half of the floor on the smaller side counts half: sigmoid(u) = 0.95.
+def test_half_of_the_floor_counts_half():
+    """The smaller side has 0.05, the floor is 0.1: half of the slope tanh(u / 2)."""
     margin = np.log(0.95 / 0.05)
-    expected = 0.5 * (-np.log(0.95) - np.log(0.05))
     margins = jnp.asarray([[margin] * 4, [9.0, 9.0, -9.0, -9.0]])
-    np.testing.assert_allclose(softening(margins, FLOOR), expected, rtol=1e-4)
+    found = np.asarray(softening_slope(margins, FLOOR))
+    np.testing.assert_allclose(found[0], 0.5 * np.tanh(margin / 2), rtol=1e-4)
+    assert (found[1] == 0).all()
+
+
+def test_tasks_are_judged_apart():
+    """The plane parts the first task and has lost a side in the second: only there it is drawn back."""
+    margins = jnp.asarray([[9.0, -9.0, 9.0, 9.0]])
+    of_task = jnp.asarray([[True, True, False, False], [False, False, True, True]])
+    found = np.asarray(softening_slope(margins, FLOOR, of_task))[0]
+    assert (found[:2] == 0).all() and (found[2:] > 0.9).all()
+    assert (np.asarray(softening_slope(margins, FLOOR)) == 0).all()
 
 
 def test_planes_are_judged_apart():

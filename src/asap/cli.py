@@ -90,7 +90,8 @@ def transfer(
 
     The result is a run like any other: resume it with `asap train --resume`.
     """
-    from asap.commands.transferring import transfer_run, transfer_settings
+    from asap.commands.transferring import transfer_run
+    from asap.configure import transfer_settings
 
     options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes}
     transfer_run(transfer_settings(source, tasks, options, freeze, search_symmetries, set_ or []), out, json_)
@@ -141,6 +142,25 @@ def plot(
     from asap.commands.reading import plot_run
 
     plot_run(run, task, seed, out, json_)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A result such as fig2a, or `rooms` for all; without it: the list.")] = "",
+    seeds: Annotated[int, typer.Option(help="Seeds of every experiment.")] = 20,
+    seed: Annotated[int, typer.Option(help="First seed.")] = 0,
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where runs, pictures and pages go.")] = "reproduced",
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Repeat the paper's results and ours beyond it: per claim, what the paper says and what we measure.
+
+    `asap reproduce rooms` also writes one page with everything (report.html, results.md). A stopped command goes on where
+    it was: its training runs are kept in DIR/runs.
+    """
+    from asap.commands.reproducing import list_experiments, reproduce
+
+    reproduce(name, seeds, seed, out, json_) if name else list_experiments(json_)
 
 
 @app.command("tasks")

@@ -8,6 +8,7 @@ from asap.config import PRESETS, Config, RunConfig, complete
 from asap.envs import catalog
 from asap.errors import UserError
 from asap.policy.build import build_psi, require_memory
+from asap.runs import Run
 from asap.settings import override, read_toml, validate
 
 
@@ -70,3 +71,29 @@ def refuse_double_precision(run: RunConfig) -> None:
 
     if run.precision == "float64" and not jax.config.jax_enable_x64:
         raise UserError("run.precision", "float64 needs JAX's x64 mode", "float64", "set JAX_ENABLE_X64=1, or use float32")
+
+
+FROZEN = {"skills": "learn.step_size_theta=0.0", "partition": "learn.step_size_beta=0.0"}
+SEARCH_EPISODES = 2  # Per sign pattern and task: enough to tell a partition that leads to the goal from one that does not.
+# A policy that nearly fits needs few corrections, and small batches make them soonest (measured on flipped 2R).
+TRANSFER_LANES = 2
+
+
+def transfer_settings(
+    source: str, tasks: list[str], options: dict[str, object], freeze: str | None, search: bool, overrides: list[str]
+) -> Config:
+    """The source's settings, for other tasks."""
+    if freeze is not None and freeze not in FROZEN:
+        raise UserError("--freeze", "must be skills or partition", freeze, "leave it out to learn both")
+    run = Run.open(source)
+    if run.latest() is None:
+        raise UserError("run", "has learned nothing yet", source, "let `asap train` save a checkpoint first")
+    config = complete(validate(read_toml(Config, run.path / "config.toml")))
+    names, weights = parse_tasks(tasks)
+    search_episodes = SEARCH_EPISODES if search else 0
+    told = dataclasses.replace(config.run, tasks=names, weights=weights, source=str(run.path), search_episodes=search_episodes)
+    config = dataclasses.replace(config, run=told, learn=dataclasses.replace(config.learn, lanes=TRANSFER_LANES))
+    config = override(config, [f"{key}={value}" for key, value in options.items() if value is not None])
+    config = override(config, [*overrides, *([FROZEN[freeze]] if freeze else [])])
+    refuse_impossible(config)
+    return config

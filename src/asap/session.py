@@ -165,15 +165,18 @@ class Session:
 
     def _log(self, update: int, metrics: Metrics, evaluation: Evaluation) -> None:
         """One line per chunk: its last update, and the evaluation after it. A seed that has stopped stays as it is."""
-        last = jax.tree.map(lambda leaf: np.asarray(leaf)[-1], metrics)
+        metrics = jax.tree.map(np.asarray, metrics)
+        last = jax.tree.map(lambda leaf: leaf[-1], metrics)
+        # Of the mean over the chunk, in which the noise of single updates cancels.
+        norms = jax.tree.map(lambda leaf: np.linalg.norm(leaf.mean(0).reshape(self.config.run.seeds, -1), axis=-1), metrics.diagnostics.gradient)
         self._append(
             update,
             evaluation,
             episodes=last.cumulative_episodes,
-            active=np.asarray(metrics.active).any(0),
+            active=metrics.active.any(0),
             env_steps=last.env_steps,
-            gradient_theta=last.diagnostics.gradient_theta,
-            gradient_beta=last.diagnostics.gradient_beta,
+            gradient_theta=norms.theta,
+            gradient_beta=norms.beta,
             kl=last.diagnostics.kl,
             entropy=last.diagnostics.regularity.entropy,
             explained_variance=last.explained_variance,

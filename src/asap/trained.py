@@ -63,8 +63,12 @@ class Trained:
         raise UserError("--task", "was not trained in this run", repr(name), f"choose from {', '.join(self.config.run.tasks)}")
 
     def evaluate(self, task: NamedTask, num_episodes: int, seed: int) -> Evaluation:
-        """All seeds on one task; axes (seeds, episodes) and (seeds, skills)."""
-        tasks = catalog.task_set(((task.name, 1.0),))
-        keys = jax.vmap(functools.partial(fold, root(seed)))(jnp.arange(self.config.run.seeds))
-        play = jax.jit(jax.vmap(lambda policy, key: evaluate(policy, tasks, key, num_episodes)))
-        return jax.tree.map(np.asarray, play(self.policies, keys))
+        return play(self.policies, task, num_episodes, seed)
+
+
+def play(policies: ASAPPolicy, task: NamedTask, num_episodes: int, seed: int) -> Evaluation:
+    """Policies stacked over seeds, on one task; axes (seeds, episodes) and (seeds, skills)."""
+    tasks = catalog.task_set(((task.name, 1.0),))
+    keys = jax.vmap(functools.partial(fold, root(seed)))(jnp.arange(policies.partition.beta.shape[0]))
+    played = jax.jit(jax.vmap(lambda policy, key: evaluate(policy, tasks, key, num_episodes)))(policies, keys)
+    return jax.tree.map(np.asarray, played)

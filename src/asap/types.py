@@ -28,6 +28,7 @@ class Transition(NamedTuple):
     terminated: Bool[Array, "*batch"]
     truncated: Bool[Array, "*batch"]
     next_observation: Float[Array, "O *batch"]  # The true one: the final observation where the episode ended.
+    of_task: Bool[Array, "M *batch"] | None = None  # Which task each step belongs to, where there are several.
 
     @property
     def ended(self) -> Bool[Array, "*batch"]:

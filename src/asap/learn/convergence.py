@@ -47,5 +47,5 @@ def watch(monitor: Monitor, parameters: Parameters, window: int) -> Monitor:
     )
 
 
-def has_converged(monitor: Monitor, tolerance: float) -> Bool[Array, ""]:
+def has_converged(monitor: Monitor, tolerance: float) -> Bool[Array, "*seeds"]:
     return monitor.movement < tolerance

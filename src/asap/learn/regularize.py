@@ -8,14 +8,15 @@ corner. Softening acts on all states instead. Its penalty on plane k,
     mean over x of KL(uniform over both sides || p_k(. | x)) + const = mean of softplus(u_k) + softplus(-u_k),
 
 has a gradient that does not vanish where the plane is saturated, and draws the plane towards "either side, anywhere",
-from which the advantages can part it anew. It acts only while the smaller side has less than the floor of the usage.
+from which the advantages can part it anew. It acts only while the smaller side has less than the floor of the usage, in
+each task for itself: a plane may serve one task well and have lost a side in another.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from asap.config import LearnConfig
 from asap.learn.gradients import Parameters, plane_weights
@@ -47,7 +48,7 @@ def regularity_gradient(config: LearnConfig, policy: ASAPPolicy, batch: Transiti
     worth = mix(slope, lift(sigma, 2, 1).swapaxes(0, 1))  # g_i
     samples = batch.action.shape[-1]
     planes = config.entropy * plane_weights(policy, psi, skills * worth)
-    planes = planes - config.softening * softening_slope(margins, config.softening_floor)
+    planes = planes - config.softening * softening_slope(margins, config.softening_floor, batch.of_task)
     beta = jnp.einsum("kn,fn->kf", policy.partition.alpha_beta * planes, psi) / samples
     theta = config.entropy * policy.skills.alpha_theta * _skill_slopes(policy, skills, slope, worth, sigma, phi) / samples
     entropy = -total(jnp.exp(log_pi) * log_pi).mean()
@@ -72,17 +73,19 @@ def _skill_slopes(policy, skills, slope, worth, sigma, phi) -> Float[Array, "S A
     return jnp.einsum("san,dn->sad", skills[:, None] * sigma * (slope - worth[:, None]), phi)
 
 
-def softening(margins: Float[Array, "K N"], floor: float) -> Float[Array, ""]:
-    """The penalty, over planes; each counts from 0 (its smaller side has the floor or more) to 1 (none at all)."""
-    distance = (jnp.abs(margins) + 2 * jnp.log1p(jnp.exp(-jnp.abs(margins)))).mean(-1)
-    return (lost_side(margins, floor) * distance).sum()
+def lost_side(
+    margins: Float[Array, "K N"], floor: float, of_task: Bool[Array, "M N"] | None = None
+) -> Float[Array, "K N"]:
+    """From 0 (the smaller side of the plane has the floor or more) to 1 (nothing at all), within the task of each step."""
+    if of_task is None:
+        of_task = jnp.ones((1, margins.shape[-1]), bool)
+    of_task = of_task.astype(margins.dtype)
+    side = jax.nn.sigmoid(margins) @ of_task.T / jnp.maximum(of_task.sum(-1), 1)
+    return jax.nn.relu(1 - jnp.minimum(side, 1 - side) / floor) @ of_task
 
 
-def lost_side(margins: Float[Array, "K N"], floor: float) -> Float[Array, "K"]:
-    side = jax.nn.sigmoid(margins).mean(-1)
-    return jax.nn.relu(1 - jnp.minimum(side, 1 - side) / floor)
-
-
-def softening_slope(margins: Float[Array, "K N"], floor: float) -> Float[Array, "K N"]:
+def softening_slope(
+    margins: Float[Array, "K N"], floor: float, of_task: Bool[Array, "M N"] | None = None
+) -> Float[Array, "K N"]:
     """N times the derivative of the penalty by each margin, with what each plane counts held fixed."""
-    return lost_side(margins, floor)[:, None] * jnp.tanh(margins / 2)
+    return lost_side(margins, floor, of_task) * jnp.tanh(margins / 2)

@@ -126,6 +126,7 @@ def play_window(
             terminated=outcome.terminated,
             truncated=outcome.truncated,
             next_observation=outcome.next_observation,
+            of_task=None if tasks.size == 1 else jnp.arange(tasks.size) == moment.lane.episode.task,
         )
         return after, outcome, transition
 

@@ -22,7 +22,7 @@ from asap.learn.gradients import parameters_of
 from asap.learn.regularize import Regularity
 from asap.learn.rollout import Lane, add, no_episodes, play_window, start_lanes
 from asap.learn.scored_episodes import play_scored
-from asap.learn.updates import UPDATES, Diagnostics, Step, ascend, norms, optimizer_of
+from asap.learn.updates import UPDATES, Diagnostics, Step, ascend, optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.transfer import search_symmetries
@@ -169,7 +169,7 @@ def improve_by_episodes(config: Config, tasks: TaskSet, key: Key, state: TrainSt
         )
     policy, optimizer = ascend(learn, state.policy, gradient, state.optimizer, state.iteration)
     nothing = Regularity(jnp.float32(jnp.nan), jnp.full(state.policy.num_skills, jnp.nan))
-    diagnostics = Diagnostics(*norms(gradient), jnp.float32(jnp.nan), jnp.float32(0), nothing)
+    diagnostics = Diagnostics(gradient, jnp.float32(jnp.nan), jnp.float32(0), nothing)
     return Step(policy, optimizer, diagnostics), state.critic, state.lanes, played.totals, jnp.float32(jnp.nan)
 
 

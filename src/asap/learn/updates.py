@@ -26,8 +26,7 @@ from asap.types import Transition
 class Diagnostics(NamedTuple):
     """What an update tells about itself."""
 
-    gradient_theta: Float[Array, ""]  # Norms of the last gradient, before the optimizer.
-    gradient_beta: Float[Array, ""]
+    gradient: Parameters  # The last one, before the optimizer.
     kl: Float[Array, ""]  # From the policy that played to the one that came out.
     clipped: Float[Array, ""]
     regularity: Regularity
@@ -60,10 +59,6 @@ def ascend(
     theta = theta + scale * config.step_size_theta * direction.theta
     beta = beta + scale * config.step_size_beta * direction.beta
     return with_parameters(policy, Parameters(theta, beta)), optimizer
-
-
-def norms(gradient: Parameters) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    return jnp.linalg.norm(gradient.theta.ravel()), jnp.linalg.norm(gradient.beta.ravel())
 
 
 def actor_critic(
@@ -173,7 +168,7 @@ def _gradient(
 def _diagnose(config, gradient, before, after, batch, clipped, regularity) -> Diagnostics:
     change = score(after, batch, config.gradient).log_prob - before.log_prob
     kl = (jnp.expm1(change) - change).mean()
-    return Diagnostics(*norms(gradient), kl, clipped, regularity)
+    return Diagnostics(gradient, kl, clipped, regularity)
 
 
 UPDATES = {"actor-critic": actor_critic, "natural": natural, "ppo": ppo}

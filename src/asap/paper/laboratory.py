@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from asap import stats
 from asap.config import Config
-from asap.configure import settings_of
+from asap.configure import settings_of, transfer_settings
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.errors import UserError
@@ -47,6 +48,9 @@ class Record:
         """(seeds,): mean return of the final evaluation."""
         return self.result.evaluation.returns[:, task].mean(-1)
 
+    def iqm(self, task: int = 0) -> float:
+        return stats.iqm(self.returns(task))
+
     def success(self, task: int = 0) -> np.ndarray:
         return self.result.evaluation.success[:, task].mean(-1)
 
@@ -73,6 +77,10 @@ class Record:
         """(seeds, skills): share of the steps of the final evaluation, over all tasks."""
         steps = self.result.evaluation.skill_steps.sum(1)
         return steps / steps.sum(-1, keepdims=True)
+
+    def seconds_per_step(self) -> float:
+        """Wall time of a step of training, evaluations included, compilation not."""
+        return (self.result.wall_seconds - self.result.compile_seconds) / self.result.env_steps
 
     def typical_seed(self) -> int:
         """The seed whose final return is the median: what one picture shows for all."""
@@ -104,17 +112,25 @@ class Laboratory:
 
     def train(self, label: str, tasks: list[str], *settings: str) -> Record:
         """Trains all seeds, or goes on with an earlier run of the same label; it must have the same settings."""
+        fixed = [f"run.seed={self.seed}", f"run.seeds={self.seeds}"]
+        options = "".join(f" --set {setting}" for setting in settings)
+        command = f"asap train {' '.join(tasks)} --seed {self.seed} --seeds {self.seeds}{options}"
+        return self._trained(label, settings_of(tasks, {}, None, None, [*fixed, *settings]), command)
+
+    def transfer(self, label: str, source: Record, tasks: list[str], *settings: str) -> Record:
+        """The same from the policies of another record, seed by seed, with the settings of `asap transfer`."""
+        options = "".join(f" --set {setting}" for setting in settings)
+        command = f"asap transfer {source.path} {' '.join(tasks)}{options}"
+        return self._trained(label, transfer_settings(str(source.path), tasks, {}, None, False, list(settings)), command)
+
+    def _trained(self, label: str, config: Config, command: str) -> Record:
         if label in self.records:
             return self.records[label]
-        fixed = [f"run.seed={self.seed}", f"run.seeds={self.seeds}"]
-        config = settings_of(tasks, {}, None, None, [*fixed, *settings])
         path = self.out / "runs" / label
         with self.progress(config, label) as progress:
             result = Session(config, self._run_at(path, config), progress.show).train(self.stop)
         if self.stop.requested:
             raise SystemExit(self.stop.exit_code)
-        options = "".join(f" --set {setting}" for setting in settings)
-        command = f"asap train {' '.join(tasks)} --seed {self.seed} --seeds {self.seeds}{options}"
         self.records[label] = Record(label, result, path, command)
         return self.records[label]
 

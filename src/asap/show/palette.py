@@ -1,4 +1,4 @@
-"""One colour per skill, the same in every picture, told apart by colour-blind readers too."""
+"""One colour per skill, the same in every picture, and others for methods; colour-blind readers tell them apart too."""
 
 import matplotlib.colors
 import numpy as np
@@ -6,6 +6,8 @@ import numpy as np
 # Okabe and Ito (2008), ordered so that the first skills differ most; grey stands in for their black, which is kept for
 # walls, lines and arrows.
 SKILL_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#4D4D4D")
+# Paul Tol's muted set: whole methods are compared in other colours than skills.
+METHOD_COLOURS = ("#332288", "#CC6677", "#44AA99", "#882255", "#999933", "#117733", "#AA4499", "#88CCEE")
 LINE_STYLES = ("-", "--", ":", "-.")
 
 INK = "#1A1A1A"  # Text, walls, arrows.
@@ -29,6 +31,15 @@ def skill_colour(skill: int) -> str:
 def skill_line_style(skill: int) -> str:
     """Solid for skills 0-7, dashed for 8-15, dotted for 16-23, dash-dotted for 24-31, then again."""
     return LINE_STYLES[skill // len(SKILL_COLOURS) % len(LINE_STYLES)]
+
+
+def method_colour(method: int) -> str:
+    return METHOD_COLOURS[method % len(METHOD_COLOURS)]
+
+
+def method_line_style(method: int) -> str:
+    """Neighbours differ; from the ninth method on the colours come again, each with another style."""
+    return LINE_STYLES[(method + method // len(METHOD_COLOURS)) % len(LINE_STYLES)]
 
 
 def blend(colour: str, towards: str, amount: float) -> str:

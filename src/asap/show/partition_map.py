@@ -4,13 +4,14 @@ import jax
 import matplotlib.colors
 import matplotlib.patheffects
 import numpy as np
+from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
 from asap.envs.catalog import NamedTask
-from asap.envs.rooms import Position, Rooms
+from asap.envs.rooms import Position, Rooms, RoomsTask
 from asap.errors import UserError
 from asap.policy.policy import ASAPPolicy
 from asap.show.labels import Label, label_right, label_top
@@ -23,7 +24,6 @@ PIXELS = 240
 TICKS = (np.arange(PIXELS) + 0.5) / PIXELS  # Centres of the pixels.
 PALEST = 0.25  # How much of its colour a skill keeps where it is no likelier than any other.
 AT_THE_EDGE = 1 - 1.5 / PIXELS
-GLOW = [matplotlib.patheffects.withStroke(linewidth=3.2, foreground="white")]  # Readable on every colour.
 DIRECTIONS = {"up": (0, 1), "down": (0, -1), "right": (1, 0), "left": (-1, 0)}
 LONGEST_ARROW = 0.11
 SHORTEST_DRAWN = 0.06  # Probabilities below would be dots.
@@ -37,22 +37,45 @@ def partition_map(
     usage: ArrayLike | None = None,
 ) -> Figure:
     """Colour: the most probable skill, pale where it is uncertain. Arrows: its action probabilities. Lines: planes."""
-    if not isinstance(named_task.env, Rooms):
-        raise UserError("task", "has no map of rooms", named_task.name, "use explain() for other tasks")
-    require_one_seed(policy)
     m = named_task.env.descriptor(named_task.task) if m is None else m
-    regions = regions_at(policy, _observations(named_task, _pixel_centres()), m)
+    regions = pixel_regions(policy, named_task, m)
     usage = None if usage is None else one_per_skill("usage", usage, policy.num_skills)
     shown = _shown(regions, usage)
     figure, axes = _paper(len(shown))
-    _draw_colours(axes, regions)
-    draw_rooms(axes, named_task.task)
-    _draw_planes(axes, regions)
-    _draw_roses(axes, policy, named_task, regions, m)
+    draw_partition(axes, policy, named_task, m, regions)
     axes.set_title(named_task.name if title is None else title, loc="left", fontsize=12, pad=22)
     entries = [_legend_entry(policy, regions, m, named_task.env.spec.action_names, s, usage) for s in shown]
     _draw_legend(axes, entries)
     return figure
+
+
+def pixel_regions(policy: ASAPPolicy, named_task: NamedTask, m: ArrayLike) -> Regions:
+    """The partition at every pixel of the map."""
+    if not isinstance(named_task.env, Rooms):
+        raise UserError("task", "has no map of rooms", named_task.name, "use explain() for other tasks")
+    require_one_seed(policy)
+    return regions_at(policy, _observations(named_task, _pixel_centres()), m)
+
+
+def draw_partition(
+    axes: Axes,
+    policy: ASAPPolicy,
+    named_task: NamedTask,
+    m: ArrayLike,
+    regions: Regions,
+    thickness: float = 1.0,
+    words: bool = True,
+) -> None:
+    """The map on given axes; `regions` as from `pixel_regions`. Small maps take thinner lines and go without words."""
+    _draw_colours(axes, regions)
+    draw_rooms(axes, named_task.task)
+    _draw_planes(axes, regions, thickness)
+    _draw_roses(axes, policy, named_task, regions, m)
+    for artist in (*axes.lines, *axes.patches, *axes.collections):
+        artist.set_linewidth(np.multiply(thickness, artist.get_linewidth()))
+    if not words:
+        for text in tuple(axes.texts):
+            text.remove()
 
 
 def _paper(num_entries: int) -> tuple[Figure, Axes]:
@@ -76,8 +99,13 @@ def _pixel_centres() -> np.ndarray:
 
 
 def _observations(named_task: NamedTask, places: np.ndarray) -> np.ndarray:
-    observe = jax.jit(jax.vmap(lambda x, y: named_task.env.observe(Position(x, y), named_task.task)))
-    return np.asarray(observe(*places.T.astype(np.float32)))
+    return np.asarray(_observe(named_task.env, named_task.task, *places.T.astype(np.float32)))
+
+
+# Compiled once for all maps of a kind: a gallery has many.
+@jax.jit
+def _observe(env: Rooms, task: RoomsTask, x: Float[Array, "N"], y: Float[Array, "N"]) -> Float[Array, "N O"]:
+    return jax.vmap(lambda x, y: env.observe(Position(x, y), task))(x, y)
 
 
 def _draw_colours(axes: Axes, regions: Regions) -> None:
@@ -91,15 +119,16 @@ def _draw_colours(axes: Axes, regions: Regions) -> None:
     )
 
 
-def _draw_planes(axes: Axes, regions: Regions) -> None:
+def _draw_planes(axes: Axes, regions: Regions, thickness: float) -> None:
     """The line where both sides of a plane are equally probable, with the plane's number where it leaves the square."""
+    glow = [matplotlib.patheffects.withStroke(linewidth=3.2 * thickness, foreground="white")]  # Readable on any colour.
     above, right = [], []
     for k, margins in enumerate(regions.margins.T):
         if (margins > 0).all() or (margins <= 0).all():
             continue
         lines = axes.contour(TICKS, TICKS, margins.reshape(PIXELS, PIXELS), levels=[0.0], colors=[INK])
         # Under the walls, with which a good partition may coincide.
-        lines.set(linestyle="dashed", linewidth=1.8, path_effects=GLOW, zorder=3)
+        lines.set(linestyle="dashed", linewidth=1.8, path_effects=glow, zorder=3)
         for line in lines.allsegs[0]:
             highest, rightmost = line[line[:, 1].argmax()], line[line[:, 0].argmax()]
             if highest[1] > AT_THE_EDGE:
@@ -108,7 +137,7 @@ def _draw_planes(axes: Axes, regions: Regions) -> None:
                 right.append(Label(rightmost[1], f"plane {k + 1}", INK))
             else:
                 middle = line[len(line) // 2]
-                axes.text(*middle, f"plane {k + 1}", ha="center", va="center", fontsize=9, path_effects=GLOW, zorder=8)
+                axes.text(*middle, f"plane {k + 1}", ha="center", va="center", fontsize=9, path_effects=glow, zorder=8)
     label_top(axes, above, gap=0.14)
     label_right(axes, right, gap=0.04)
 

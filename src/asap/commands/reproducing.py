@@ -1,0 +1,96 @@
+"""`asap reproduce`: experiments run one after the other, their rows printed, their pictures and pages written."""
+
+import importlib.metadata
+import json
+import platform
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asap.commands.progress import Progress
+from asap.errors import UserError
+from asap.paper.experiments import GROUPS, Experiment, find
+
+if TYPE_CHECKING:
+    from asap.paper.laboratory import Laboratory
+    from asap.show.report import Chapter
+
+
+def list_experiments(as_json: bool) -> None:
+    rows = [{"name": experiment.name, "title": experiment.title, "group": group} for group, members in GROUPS.items() for experiment in members]
+    groups = "\n".join(f"{group:<18}all of these, and one page with everything" for group in GROUPS)
+    print(json.dumps({"results": rows}) if as_json else "\n".join([f"{row['name']:<18}{row['title']}" for row in rows] + [groups]))
+
+
+def reproduce(name: str, seeds: int, seed: int, out: str, as_json: bool) -> None:
+    experiments = find(name)
+    if seeds < 1:
+        raise UserError("--seeds", "must be an integer >= 1", seeds, "the default is 20")
+    if not 0 <= seed < 2**62:
+        raise UserError("--seed", "must be an integer from 0 to 2^62 - 1", seed, "the default is 0")
+    from asap.paper.laboratory import Laboratory
+    from asap.stopping import StopRequest
+
+    folder = Path(out)
+    with StopRequest() as stop:
+        laboratory = Laboratory(folder, seeds, seed, stop, Progress)
+        chapters = [_chapter(experiment, laboratory, as_json) for experiment in experiments]
+    rows = [{"result": chapter.name, **row} for chapter in chapters for row in chapter.rows]
+    if name in GROUPS:
+        _write_pages(folder, chapters, name, seeds, seed, as_json)
+    if as_json:
+        pictures = [str(folder / path) for chapter in chapters for path, _ in chapter.pictures]
+        seconds = round(sum(chapter.seconds for chapter in chapters), 1)
+        print(json.dumps({"name": name, "rows": rows, "pictures": pictures, "seconds": seconds, "out": str(folder)}))
+
+
+def _chapter(experiment: Experiment, laboratory: "Laboratory", quiet: bool) -> "Chapter":
+    from asap.show.report import Chapter
+
+    began, known = time.monotonic(), set(laboratory.records)
+    outcome = getattr(experiment.load(), experiment.function)(laboratory)
+    pictures = []
+    laboratory.out.mkdir(parents=True, exist_ok=True)
+    (laboratory.out / "pictures").mkdir(exist_ok=True)
+    for name, picture in outcome.pictures.items():
+        path = f"pictures/{name}.png"
+        picture.figure.savefig(laboratory.out / path, dpi=130)
+        pictures.append((path, picture.caption))
+    rows = [claim.as_dict() for claim in outcome.claims]
+    commands = [f"asap reproduce {experiment.name} --seeds {laboratory.seeds} --seed {laboratory.seed}"]
+    commands += [record.command for label, record in laboratory.records.items() if label not in known]
+    chapter = Chapter(experiment.name, experiment.title, rows, pictures, commands, time.monotonic() - began)
+    if not quiet:
+        print(_in_words(chapter, laboratory.out), flush=True)
+    return chapter
+
+
+def _in_words(chapter: "Chapter", folder: Path) -> str:
+    lines = [f"{chapter.name}: {chapter.title} ({chapter.seconds:.0f} s)"]
+    for row in chapter.rows:
+        ci = "" if row["ci"] is None else f", 95 % interval {row['ci'][0]:.4g} to {row['ci'][1]:.4g}"
+        lines.append(f"  {'yes' if row['pass'] else 'NO '}  {row['claim']}")
+        lines.append(f"       paper: {row['paper']}")
+        lines.append(f"       ours:  {row['ours']}{ci} ({row['seeds']} seeds)")
+        if row["note"]:
+            lines.append(f"       note:  {row['note']}")
+    return "\n".join([*lines, *(f"  {folder / path}" for path, _ in chapter.pictures)])
+
+
+def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: int, seed: int, quiet: bool) -> None:
+    import jax
+
+    from asap.show.report import report_html, results_markdown
+
+    header = {
+        "command": f"asap reproduce {name} --seeds {seeds} --seed {seed}",
+        "seeds": f"{seed} to {seed + seeds - 1}",
+        "asap-rl": importlib.metadata.version("asap-rl"),
+        "jax": jax.__version__,
+        "platform": f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
+        "time": f"{sum(chapter.seconds for chapter in chapters) / 60:.1f} minutes",
+    }
+    (folder / "results.md").write_text(results_markdown(chapters, header), encoding="utf-8")
+    (folder / "report.html").write_text(report_html(chapters, header, lambda path: (folder / path).read_bytes()), encoding="utf-8")
+    if not quiet:
+        print(f"{folder / 'results.md'}\n{folder / 'report.html'}")

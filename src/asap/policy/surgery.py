@@ -1,0 +1,70 @@
+"""Hyperplanes taken from a policy or added to it, without learning."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from asap.errors import UserError
+from asap.policy.policy import ASAPPolicy
+
+
+def skills_on_side(num_planes: int, k: int, side: int) -> np.ndarray:
+    """The skills with b_k = side, in their order: so numbered, they are the skills of the other planes."""
+    skills = np.arange(2**num_planes)
+    return skills[(skills >> k) & 1 == side]
+
+
+def drop_plane(policy: ASAPPolicy, k: int, keep_side: int) -> ASAPPolicy:
+    """Without plane k: the skills on one side of it serve both."""
+    return _without_plane(policy, k, policy.skills.theta[skills_on_side(policy.partition.num_planes, k, keep_side)])
+
+
+def merge_sides(policy: ASAPPolicy, k: int, usage: Float[Array, "S"]) -> ASAPPolicy:
+    """Without plane k: each pair of skills that only it told apart becomes their mixture, weighted by usage."""
+    low, high = (skills_on_side(policy.partition.num_planes, k, side) for side in (0, 1))
+    theta = jax.vmap(lambda i, j: mixture(policy, usage, jnp.stack([i, j])))(low, high)
+    return _without_plane(policy, k, theta)
+
+
+def merge_skills(policy: ASAPPolicy, usage: Float[Array, "S"], i: int, j: int) -> ASAPPolicy:
+    """Skills i and j become one, their mixture, which keeps both regions."""
+    pair = jnp.asarray([i, j])
+    merged = jnp.asarray(policy.skills.theta).at[pair].set(mixture(policy, usage, pair))
+    return eqx.tree_at(lambda p: p.skills.theta, policy, merged)
+
+
+def mixture(policy: ASAPPolicy, usage: Float[Array, "S"], skills: Float[Array, "n"]) -> Float[Array, "A 1"]:
+    """theta of the skill whose action probabilities are the mean of theirs, by usage; unused skills count the same."""
+    if not policy.phi.constant:
+        raise UserError("policy.skills", "a mixture of linear skills is not a linear skill", "linear", "merge constant ones")
+    weights = jnp.asarray(usage, jnp.float32)[skills]
+    weights = jnp.where(weights.sum() > 0, weights, 1.0)
+    log_sigma = policy.skills.log_probs(jnp.ones(1))[skills]
+    mixed = jax.nn.logsumexp(log_sigma + jnp.log(weights / weights.sum())[:, None], axis=0)
+    return mixed[:, None] / policy.skills.alpha_theta
+
+
+def grow(policy: ASAPPolicy, plane_beta: Float[Array, "F"]) -> ASAPPolicy:
+    """One more plane, the last, with the same skills on both sides: the policy is as before until they part."""
+    beta = jnp.concatenate([policy.partition.beta, jnp.asarray(plane_beta)[None]])
+    theta = jnp.concatenate([policy.skills.theta, policy.skills.theta])
+    return _with(policy, beta, theta)
+
+
+def _without_plane(policy: ASAPPolicy, k: int, theta: Float[Array, "S A D"]) -> ASAPPolicy:
+    if policy.partition.num_planes == 1:
+        raise UserError("hyperplanes", "the last one cannot be removed", 1, "keep it: a policy has at least one")
+    return _with(policy, policy.partition.beta[np.arange(policy.partition.num_planes) != k], theta)
+
+
+def _with(policy: ASAPPolicy, beta: Float[Array, "K F"], theta: Float[Array, "S A D"]) -> ASAPPolicy:
+    return eqx.tree_at(lambda p: (p.partition.beta, p.skills.theta), policy, (beta, theta))
+
+
+def soften(policy: ASAPPolicy, length: Float[Array, ""]) -> ASAPPolicy:
+    """Planes longer than this shortened to it: both sides mix again, and the plane can turn."""
+    beta = policy.partition.beta
+    norm = jnp.linalg.norm(beta, axis=-1, keepdims=True)
+    return _with(policy, beta * jnp.minimum(1.0, length / norm), policy.skills.theta)

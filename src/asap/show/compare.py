@@ -1,0 +1,129 @@
+"""Several methods in one picture: the learning curves of each, over its seeds, and the references."""
+
+from collections.abc import Mapping, Sequence
+from textwrap import fill
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
+
+from asap.envs.catalog import Reference
+from asap.errors import UserError
+from asap.show.curves import Summary, _at_the_start, _make_room, _near_the_top, _summarise, _worth_enlarging
+from asap.show.labels import Label, label_right
+from asap.show.palette import INK, MUTED, blend, method_colour, method_line_style
+from asap.show.scales import on_scale
+from asap.stats import Curve
+
+WIDTH, PANEL, LABEL = 8.6, 2.4, 0.33  # Inches; a label may have two lines.
+LONGEST_LINE = 26  # Characters of a group's name, before it is broken.
+
+
+class Group(NamedTuple):
+    name: str
+    curves: list[Curve]
+    summary: Summary
+    colour: str
+    line_style: str
+
+    @property
+    def label(self) -> Label:
+        return Label(float(self.summary.mean[-1]), fill(self.name, LONGEST_LINE), self.colour)
+
+
+def compare_curves(
+    groups: Mapping[str, Sequence[Curve]],
+    reference: Reference | None = None,
+    title: str = "",
+    xlabel: str = "episodes",
+    ylabel: str = "return",
+    symlog: bool = False,
+) -> Figure:
+    """A line per method, named at its end. With a reference, what lies near it is enlarged in a panel of its own.
+
+    `symlog` is for values over orders of magnitude: one panel, logarithmic on both sides of zero.
+    """
+    drawn = [_group(i, name, curves) for i, (name, curves) in enumerate(groups.items())]
+    if not drawn:
+        raise UserError("groups", "there is nothing to compare", cure="give the curves of at least one method")
+    every_curve = [curve for group in drawn for curve in group.curves]
+    enlarged = None if symlog else _worth_enlarging(every_curve, reference)
+    panels = _paper([PANEL, PANEL] if enlarged else [1.5 * PANEL], num_labels=len(drawn) + 3 * (reference is not None))
+    for axes in panels:
+        _draw_groups(axes, drawn)
+    if symlog:
+        panels[0].set_yscale("symlog", linthresh=_smallest_decade(every_curve))
+    whole = panels[-1]
+    if reference is not None:
+        _make_room(whole, reference)
+    if enlarged:
+        inside = [group for group in drawn if enlarged[0] <= group.summary.mean[-1] <= enlarged[1]]
+        panels[0].set(ylim=enlarged, ylabel=f"{ylabel} (enlarged)")
+        _label(panels[0], inside, _near_the_top(reference))
+        whole.axhspan(*enlarged, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
+        note = Label(sum(enlarged) / 2, "enlarged above", MUTED)
+        _label(whole, [group for group in drawn if group not in inside], [_at_the_start(reference)], [note])
+    else:
+        _label(whole, drawn, [] if reference is None else [_at_the_start(reference), *_near_the_top(reference)])
+    whole.set(xlabel=xlabel, ylabel=ylabel)
+    whole.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    whole.figure.align_ylabels()
+    panels[0].set_title(_caption(drawn), loc="left", fontsize=9, color=MUTED)
+    whole.figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    return whole.figure
+
+
+def _group(index: int, name: str, curves: Sequence[Curve]) -> Group:
+    curves = [Curve(*curve) for curve in curves]
+    return Group(name, curves, _summarise(curves), method_colour(index), method_line_style(index))
+
+
+def _paper(heights: list[float], num_labels: int) -> list[Axes]:
+    """The first panel carries most labels and is high enough for them."""
+    heights = [max(heights[0], LABEL * num_labels), *heights[1:]]
+    figure = Figure(figsize=(WIDTH, sum(heights) + 1.0), layout="constrained")
+    panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})
+    return list(panels[:, 0])
+
+
+def _draw_groups(axes: Axes, groups: Sequence[Group]) -> None:
+    end = max(group.summary.episodes[-1] for group in groups)
+    for group in groups:
+        episodes, mean, low, high = group.summary
+        for curve in group.curves:
+            axes.plot(curve.episodes, curve.returns, color=group.colour, linewidth=0.5, alpha=0.25, zorder=2)
+        axes.fill_between(episodes, low, high, color=group.colour, alpha=0.2, linewidth=0, zorder=3)
+        axes.plot(episodes, mean, color=group.colour, linewidth=2.2, linestyle=group.line_style, zorder=4)
+        # A method that stopped early is led on to its label.
+        axes.plot([episodes[-1], end], [mean[-1]] * 2, color=group.colour, linewidth=0.8, alpha=0.7, zorder=3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0)
+
+
+def _label(axes: Axes, groups: Sequence[Group], references: Sequence[Label], notes: Sequence[Label] = ()) -> None:
+    """All labels of a panel in one go, so that none overlaps another."""
+    for reference in references:
+        axes.axhline(reference.at, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    height = axes.get_position().height * axes.figure.get_figheight()
+    own = [group.label for group in groups]
+    label_right(axes, on_scale(axes.yaxis, [*own, *references, *notes]), gap=LABEL / height)
+    for group, text in zip(groups, axes.texts):
+        text.set(color=blend(group.colour, INK, 0.3), fontweight="bold")
+        text.arrow_patch.set(linestyle=group.line_style, linewidth=2.0)
+
+
+def _smallest_decade(curves: Sequence[Curve]) -> float:
+    """Below it, the scale is linear: the power of ten that nine of ten values exceed."""
+    sizes = np.abs(np.concatenate([np.asarray(curve.returns, float) for curve in curves]))
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    return 10.0 ** np.floor(np.log10(np.quantile(sizes, 0.1))) if len(sizes) else 1.0
+
+
+def _caption(groups: Sequence[Group]) -> str:
+    counts = sorted({len(group.curves) for group in groups})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    if counts == [1]:
+        return "one seed each"
+    return f"thin: each of {seeds} seeds; thick: interquartile mean; shaded: its 95 % bootstrap interval"
