@@ -39,6 +39,7 @@ class Curve:
     success: np.ndarray
     usage: np.ndarray
     active: np.ndarray
+    seconds: np.ndarray  # (entries,): of training and evaluation since the entry before, without compilation.
 
     @classmethod
     def read(cls, run: Run) -> "Curve":
@@ -148,10 +149,11 @@ class Session:
         saved, best = time.monotonic(), self._best_so_far()
         active = self._any_active(states)
         while active and not stop.requested:
+            began = time.monotonic()
             states, metrics = self._advance(self.trainer.keys, states)
             update = int(np.max(states.iteration))
             evaluation = self._evaluate(self.trainer.keys, states.policy, np.int32(update))
-            self._log(update, metrics, evaluation)
+            self._log(update, metrics, jax.block_until_ready(evaluation), time.monotonic() - began)
             self._refuse_spoiled(states)
             active = self._any_active(states)
             if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or stop.requested:
@@ -163,7 +165,7 @@ class Session:
     def _any_active(self, states: TrainState) -> bool:
         return bool(np.any(is_active(self.config, states)))
 
-    def _log(self, update: int, metrics: Metrics, evaluation: Evaluation) -> None:
+    def _log(self, update: int, metrics: Metrics, evaluation: Evaluation, seconds: float) -> None:
         """One line per chunk: its last update, and the evaluation after it. A seed that has stopped stays as it is."""
         metrics = jax.tree.map(np.asarray, metrics)
         last = jax.tree.map(lambda leaf: leaf[-1], metrics)
@@ -172,6 +174,7 @@ class Session:
         self._append(
             update,
             evaluation,
+            seconds,
             episodes=last.cumulative_episodes,
             active=metrics.active.any(0),
             env_steps=last.env_steps,
@@ -188,15 +191,16 @@ class Session:
         """The policy before its first update, as entry 0 of the curve."""
         evaluation = self._evaluate(self.trainer.keys, states.policy, np.int32(0))
         episodes, active = np.asarray(states.totals.episodes).sum(-1), np.ones(self.config.run.seeds, bool)
-        self._append(0, evaluation, episodes=episodes, active=active, env_steps=np.asarray(states.env_steps))
+        self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=np.asarray(states.env_steps))
 
-    def _append(self, update: int, evaluation: Evaluation, **columns: np.ndarray) -> None:
+    def _append(self, update: int, evaluation: Evaluation, seconds: float, **columns: np.ndarray) -> None:
         evaluation = jax.tree.map(np.asarray, evaluation)
         steps = evaluation.skill_steps.sum(1)
         self.run.append(
             {
                 "kind": "update",
                 "update": update,
+                "seconds": round(seconds, 4),
                 **{name: values.tolist() for name, values in columns.items()},
                 "returns": evaluation.returns.mean(-1).round(3).tolist(),
                 "success": evaluation.success.mean(-1).round(4).tolist(),

@@ -58,6 +58,4 @@ def _seconds(episodes: int | None, record: Record) -> float | None:
     """Share of the training time up to that episode, of one seed among all that were trained together."""
     if episodes is None:
         return None
-    result = record.result
-    total = result.wall_seconds - result.compile_seconds
-    return total * episodes / float(result.curve.episodes[-1].sum())
+    return record.seconds() * episodes / float(record.result.curve.episodes[-1].sum())

@@ -78,9 +78,12 @@ class Record:
         steps = self.result.evaluation.skill_steps.sum(1)
         return steps / steps.sum(-1, keepdims=True)
 
+    def seconds(self) -> float:
+        """Wall time of training all seeds, evaluations included, compilation not."""
+        return float(self.result.curve.seconds.sum())
+
     def seconds_per_step(self) -> float:
-        """Wall time of a step of training, evaluations included, compilation not."""
-        return (self.result.wall_seconds - self.result.compile_seconds) / self.result.env_steps
+        return self.seconds() / self.result.env_steps
 
     def typical_seed(self) -> int:
         """The seed whose final return is the median: what one picture shows for all."""

@@ -151,6 +151,6 @@ def _fresh_lesson(config: Config, named: NamedTask, tasks: TaskSet, seed: int, p
 
 def _go_on(learner: Learner, fresh: Lesson, known: ASAPPolicy, position: int) -> Lesson:
     """With what is known; critic and optimizer stay fresh."""
-    policy = jax.tree.map(np.asarray, soften(known, np.float32(learner.plane_length)))
+    policy = jax.tree.map(np.asarray, jax.vmap(lambda policy: soften(policy, learner.plane_length))(known))
     step = np.zeros_like(fresh.step_size_theta) if position >= learner.freezes_after else fresh.step_size_theta
     return fresh._replace(policy=policy, step_size_theta=step, tries_signs=np.ones_like(fresh.tries_signs))

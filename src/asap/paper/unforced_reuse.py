@@ -12,7 +12,15 @@ from asap.paper.visits import visited_components
 from asap.show.gallery import partition_gallery
 
 WAVES = [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
-SETTINGS = ("policy.basis=fourier", f"policy.frequencies={WAVES}", "policy.bias=true", "policy.start=random", "run.episodes=4000")
+SETTINGS = (
+    "policy.basis=fourier",
+    f"policy.frequencies={WAVES}",
+    "policy.bias=true",
+    "policy.start=random",
+    "learn.schedule=robbins-monro",
+    "learn.schedule_scale=200",
+    "run.episodes=4000",
+)
 ENOUGH_VISITS = 0.1
 
 

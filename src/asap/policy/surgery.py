@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from asap.errors import UserError
 from asap.policy.policy import ASAPPolicy
@@ -24,18 +24,17 @@ def drop_plane(policy: ASAPPolicy, k: int, keep_side: int) -> ASAPPolicy:
 def merge_sides(policy: ASAPPolicy, k: int, usage: Float[Array, "S"]) -> ASAPPolicy:
     """Without plane k: each pair of skills that only it told apart becomes their mixture, weighted by usage."""
     low, high = (skills_on_side(policy.partition.num_planes, k, side) for side in (0, 1))
-    theta = jax.vmap(lambda i, j: mixture(policy, usage, jnp.stack([i, j])))(low, high)
+    theta = jax.vmap(lambda i, j: mixture(policy, jnp.stack([i, j]), usage))(low, high)
     return _without_plane(policy, k, theta)
 
 
-def merge_skills(policy: ASAPPolicy, usage: Float[Array, "S"], i: int, j: int) -> ASAPPolicy:
-    """Skills i and j become one, their mixture, which keeps both regions."""
-    pair = jnp.asarray([i, j])
-    merged = jnp.asarray(policy.skills.theta).at[pair].set(mixture(policy, usage, pair))
-    return eqx.tree_at(lambda p: p.skills.theta, policy, merged)
+def merge_skills(policy: ASAPPolicy, skills: Int[Array, "n"], usage: Float[Array, "S"]) -> ASAPPolicy:
+    """These skills become one, their mixture, which keeps all their regions."""
+    theta = jnp.asarray(policy.skills.theta).at[skills].set(mixture(policy, skills, usage))
+    return _with(policy, policy.partition.beta, theta)
 
 
-def mixture(policy: ASAPPolicy, usage: Float[Array, "S"], skills: Float[Array, "n"]) -> Float[Array, "A 1"]:
+def mixture(policy: ASAPPolicy, skills: Int[Array, "n"], usage: Float[Array, "S"]) -> Float[Array, "A 1"]:
     """theta of the skill whose action probabilities are the mean of theirs, by usage; unused skills count the same."""
     if not policy.phi.constant:
         raise UserError("policy.skills", "a mixture of linear skills is not a linear skill", "linear", "merge constant ones")
@@ -63,7 +62,7 @@ def _with(policy: ASAPPolicy, beta: Float[Array, "K F"], theta: Float[Array, "S 
     return eqx.tree_at(lambda p: (p.partition.beta, p.skills.theta), policy, (beta, theta))
 
 
-def soften(policy: ASAPPolicy, length: Float[Array, ""]) -> ASAPPolicy:
+def soften(policy: ASAPPolicy, length: float) -> ASAPPolicy:
     """Planes longer than this shortened to it: both sides mix again, and the plane can turn."""
     beta = policy.partition.beta
     norm = jnp.linalg.norm(beta, axis=-1, keepdims=True)

@@ -11,7 +11,7 @@ from matplotlib.ticker import StrMethodFormatter
 
 from asap.envs.catalog import Reference
 from asap.errors import UserError
-from asap.show.curves import Summary, _at_the_start, _make_room, _near_the_top, _summarise, _worth_enlarging
+from asap.show.curves import Summary, at_the_start, make_room, near_the_top, summarise, worth_enlarging
 from asap.show.labels import Label, label_right
 from asap.show.palette import INK, MUTED, blend, method_colour, method_line_style
 from asap.show.scales import on_scale
@@ -49,7 +49,7 @@ def compare_curves(
     if not drawn:
         raise UserError("groups", "there is nothing to compare", cure="give the curves of at least one method")
     every_curve = [curve for group in drawn for curve in group.curves]
-    enlarged = None if symlog else _worth_enlarging(every_curve, reference)
+    enlarged = None if symlog else worth_enlarging(every_curve, reference)
     panels = _paper([PANEL, PANEL] if enlarged else [1.5 * PANEL], num_labels=len(drawn) + 3 * (reference is not None))
     for axes in panels:
         _draw_groups(axes, drawn)
@@ -57,16 +57,16 @@ def compare_curves(
         panels[0].set_yscale("symlog", linthresh=_smallest_decade(every_curve))
     whole = panels[-1]
     if reference is not None:
-        _make_room(whole, reference)
+        make_room(whole, reference)
     if enlarged:
         inside = [group for group in drawn if enlarged[0] <= group.summary.mean[-1] <= enlarged[1]]
         panels[0].set(ylim=enlarged, ylabel=f"{ylabel} (enlarged)")
-        _label(panels[0], inside, _near_the_top(reference))
+        _label(panels[0], inside, near_the_top(reference))
         whole.axhspan(*enlarged, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
         note = Label(sum(enlarged) / 2, "enlarged above", MUTED)
-        _label(whole, [group for group in drawn if group not in inside], [_at_the_start(reference)], [note])
+        _label(whole, [group for group in drawn if group not in inside], [at_the_start(reference)], [note])
     else:
-        _label(whole, drawn, [] if reference is None else [_at_the_start(reference), *_near_the_top(reference)])
+        _label(whole, drawn, [] if reference is None else [at_the_start(reference), *near_the_top(reference)])
     whole.set(xlabel=xlabel, ylabel=ylabel)
     whole.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     whole.figure.align_ylabels()
@@ -77,7 +77,7 @@ def compare_curves(
 
 def _group(index: int, name: str, curves: Sequence[Curve]) -> Group:
     curves = [Curve(*curve) for curve in curves]
-    return Group(name, curves, _summarise(curves), method_colour(index), method_line_style(index))
+    return Group(name, curves, summarise(curves), method_colour(index), method_line_style(index))
 
 
 def _paper(heights: list[float], num_labels: int) -> list[Axes]:
@@ -93,7 +93,7 @@ def _draw_groups(axes: Axes, groups: Sequence[Group]) -> None:
     for group in groups:
         episodes, mean, low, high = group.summary
         for curve in group.curves:
-            axes.plot(curve.episodes, curve.returns, color=group.colour, linewidth=0.5, alpha=0.25, zorder=2)
+            axes.plot(curve.episodes, curve.returns, color=group.colour, linewidth=0.5, alpha=0.5 / (1 + len(groups)), zorder=2)
         axes.fill_between(episodes, low, high, color=group.colour, alpha=0.2, linewidth=0, zorder=3)
         axes.plot(episodes, mean, color=group.colour, linewidth=2.2, linestyle=group.line_style, zorder=4)
         # A method that stopped early is led on to its label.

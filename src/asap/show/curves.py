@@ -31,19 +31,19 @@ def learning_curves(curves: Sequence[Curve], reference: Reference | None = None,
     episodes: all of it below, the part that matters enlarged above. Where no seed got that far there is only one.
     """
     curves = [Curve(*curve) for curve in curves]
-    summary = _summarise(curves)
-    enlarged = _worth_enlarging(curves, reference)
+    summary = summarise(curves)
+    enlarged = worth_enlarging(curves, reference)
     figure = Figure(figsize=(8.0, 6.0 if enlarged else 4.2), layout="constrained")
     panels = figure.subplots(2 if enlarged else 1, 1, sharex=True, squeeze=False)[:, 0]
     for axes in panels:
         _draw_curves(axes, curves, summary)
     if enlarged:
         panels[0].set(ylim=enlarged, ylabel="return (enlarged)")
-        _draw_references(panels[0], _near_the_top(reference))
+        _draw_references(panels[0], near_the_top(reference))
         _draw_whole(panels[1], reference, enlarged)
     elif reference is not None:
-        _make_room(panels[0], reference)
-        _draw_references(panels[0], [_at_the_start(reference), *_near_the_top(reference)])
+        make_room(panels[0], reference)
+        _draw_references(panels[0], [at_the_start(reference), *near_the_top(reference)])
     panels[-1].set(xlabel="episodes", ylabel="return")
     panels[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     figure.align_ylabels()
@@ -52,13 +52,13 @@ def learning_curves(curves: Sequence[Curve], reference: Reference | None = None,
     return figure
 
 
-def _summarise(curves: Sequence[Curve]) -> Summary:
+def summarise(curves: Sequence[Curve]) -> Summary:
     episodes = common_grid(curves)
     values = resample(curves, episodes)
     return Summary(episodes, iqm(values), *bootstrap_interval(values))
 
 
-def _worth_enlarging(curves: Sequence[Curve], reference: Reference | None) -> tuple[float, float] | None:
+def worth_enlarging(curves: Sequence[Curve], reference: Reference | None) -> tuple[float, float] | None:
     """As far below near-optimal as the optimum is above it, to a little over the optimum, if any seed got there."""
     if reference is None:
         return None
@@ -77,24 +77,24 @@ def _draw_curves(axes: Axes, curves: Sequence[Curve], summary: Summary) -> None:
 
 
 def _draw_whole(axes: Axes, reference: Reference, enlarged: tuple[float, float]) -> None:
-    _make_room(axes, reference)
+    make_room(axes, reference)
     axes.axhspan(*enlarged, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
-    _draw_references(axes, [_at_the_start(reference)])
+    _draw_references(axes, [at_the_start(reference)])
     label_right(axes, [Label(sum(enlarged) / 2, "enlarged above", MUTED)], gap=0.0)
 
 
-def _make_room(axes: Axes, reference: Reference) -> None:
+def make_room(axes: Axes, reference: Reference) -> None:
     """Widen the range so that every reference lies a little inside it."""
     margin = 0.04 * (reference.dp_optimal - reference.misspecified)
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, reference.misspecified - margin), max(high, reference.dp_optimal + margin))
 
 
-def _at_the_start(reference: Reference) -> Label:
+def at_the_start(reference: Reference) -> Label:
     return Label(reference.misspecified, f"misspecified start: {number(reference.misspecified)}", MUTED)
 
 
-def _near_the_top(reference: Reference) -> list[Label]:
+def near_the_top(reference: Reference) -> list[Label]:
     near, approximate, best = reference.near_optimal, reference.approx_optimal, reference.dp_optimal
     return [
         Label(near, f"near-optimal\n(95 % of the way): {number(near)}", MUTED),

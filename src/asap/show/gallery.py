@@ -20,7 +20,7 @@ from asap.show.regions import OWNS, Regions
 ALL_PANELS, LARGEST, SMALLEST = 9.5, 3.2, 1.9
 LEFT, RIGHT, BETWEEN, AXIS = 0.6, 0.2, 0.22, 0.55
 LINE = 0.17  # Height of a line of text.
-ENTRY = 0.85  # Width of an entry of the legend.
+ENTRY = 0.97  # Width of an entry of the legend.
 DESIGNED_FOR = 4.5  # The side of a map whose lines have full thickness; on smaller ones they thin out more slowly.
 CAPTION = (
     "most probable skill, pale where uncertain; arrows: its actions; "

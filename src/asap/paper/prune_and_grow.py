@@ -1,0 +1,209 @@
+"""From four hyperplanes to the smallest policy that is as good, without learning; and a plane more that changes nothing."""
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from asap.envs.catalog import Reference
+from asap.envs.core import TaskSet
+from asap.evaluate import Evaluation, evaluate
+from asap.keys import Key, fold, host_generator, root
+from asap.learn.train import COMPILER_OPTIONS
+from asap.paper.claims import Claim, Outcome, Picture, median_interval
+from asap.paper.laboratory import Laboratory, Record
+from asap.policy.policy import ASAPPolicy
+from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills
+from asap.session import join_evaluations
+from asap.stats import bootstrap_interval, iqm
+
+MOST_PLANES = 4
+ALLOWED = 0.01  # Loss of return, as a share of the way from the misspecified start to the approximately optimal.
+EPISODES = 400  # Of one evaluation.
+PRUNING, CONFIRMING = (0,), (1, 2)  # Rounds of evaluation; all candidates of a seed meet the same starts and noise.
+_EVALUATE, _PLANE = 10, 11  # Ids folded into a seed's key; training uses smaller ones.
+SHOWN = 5  # Seeds in the picture.
+
+
+def run(laboratory: Laboratory) -> Outcome:
+    record = laboratory.train("two-rooms-k4", ["two-rooms"], f"policy.hyperplanes={MOST_PLANES}")
+    seeds = range(laboratory.seed, laboratory.seed + laboratory.seeds)
+    reference = record.tasks[0].reference
+    way = reference.approx_optimal - reference.misspecified
+    judge = Judge(record, seeds)
+    before = [record.policy(index) for index in range(len(seeds))]
+    after = prune(before, judge, judge(before).returns.mean(-1) - ALLOWED * way)
+    smallest = prune(after, judge, np.full(len(seeds), reference.near_optimal))
+    grown = [grow(policy, random_plane(policy, seed)) for policy, seed in zip(after, seeds)]
+    stages = [(policies, judge(policies, CONFIRMING).returns.mean(-1)) for policies in (before, after, smallest)]
+    returns = [of_stage for _, of_stage in stages]
+    claims = [*sizes(after, smallest, returns, reference), loss(*returns[:2], way), unchanged(after, grown)]
+    return Outcome(claims, {"prune-and-grow": gallery(record, stages, seeds)})
+
+
+class Judge:
+    """Plays a policy per seed, with up to four planes, all in one program: missing planes are grown, which changes nothing."""
+
+    def __init__(self, record: Record, seeds: range):
+        task = record.tasks[0]
+        self.tasks = TaskSet.of(task.env, {task.name: task.task})
+        self.keys = stack([root(seed) for seed in seeds])
+        options = COMPILER_OPTIONS if jax.default_backend() == "cpu" else None
+        self._play = jax.jit(jax.vmap(self._play_one, in_axes=(0, 0, None)), compiler_options=options)
+
+    def __call__(self, policies: list[ASAPPolicy], rounds: tuple[int, ...] = PRUNING) -> Evaluation:
+        """Arrays have seeds first."""
+        stacked = stack([with_planes(policy, MOST_PLANES) for policy in policies])
+        parts = [jax.tree.map(np.asarray, self._play(self.keys, stacked, np.int32(round_))) for round_ in rounds]
+        return join_evaluations(parts, EPISODES * len(rounds))
+
+    def _play_one(self, key: Key, policy: ASAPPolicy, round_: Array) -> Evaluation:
+        return evaluate(policy, self.tasks, fold(key, _EVALUATE, round_), EPISODES)
+
+
+def stack(trees: list):
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def with_planes(policy: ASAPPolicy, count: int) -> ASAPPolicy:
+    while policy.partition.num_planes < count:
+        policy = grow(policy, np.zeros_like(policy.partition.beta[0]))
+    return policy
+
+
+def prune(policies: list[ASAPPolicy], judge: Judge, floor: Float[np.ndarray, "seeds"]) -> list[ASAPPolicy]:
+    """Greedily, while the return stays above the floor: planes are removed, then skills are merged."""
+    for simplify in (without_a_plane, with_two_skills_merged):
+        going_on = np.ones(len(policies), bool)
+        while going_on.any():
+            usage = usage_of(policies, judge(policies))
+            offers = [simplify(*each) if go else [] for *each, go in zip(policies, usage, going_on)]
+            policies, going_on = accept(policies, offers, judge, floor)
+    return policies
+
+
+def accept(
+    policies: list[ASAPPolicy], offers: list[list[ASAPPolicy]], judge: Judge, floor: Float[np.ndarray, "seeds"]
+) -> tuple[list[ASAPPolicy], np.ndarray]:
+    """The best offer of each seed, where it reaches the floor; and where it does."""
+    chosen, best = list(policies), np.full(len(policies), -np.inf)
+    for c in range(max(map(len, offers))):
+        tried = [offer[c] if c < len(offer) else policy for offer, policy in zip(offers, policies)]
+        returns = judge(tried).returns.mean(-1)
+        for s in np.flatnonzero((returns >= floor) & (returns > best) & [c < len(offer) for offer in offers]):
+            chosen[s], best[s] = tried[s], returns[s]
+    return chosen, np.isfinite(best)
+
+
+def usage_of(policies: list[ASAPPolicy], played: Evaluation) -> list[np.ndarray]:
+    """Share of the steps under each skill. Grown planes come last: skill i was played as i, i + S, i + 2 S and so on."""
+    steps = [counts.reshape(-1, policy.num_skills).sum(0) for policy, counts in zip(policies, played.skill_steps)]
+    return [np.float32(count / count.sum()) for count in steps]
+
+
+@jax.jit
+def without_a_plane(policy: ASAPPolicy, usage: Float[Array, "S"]) -> list[ASAPPolicy]:
+    """Every way to remove one: keep the skills of one side, of the other, or their mixtures."""
+    planes = policy.partition.num_planes
+    if planes == 1:
+        return []
+    ways = [[drop_plane(policy, k, 0), drop_plane(policy, k, 1), merge_sides(policy, k, usage)] for k in range(planes)]
+    return sum(ways, [])
+
+
+def with_two_skills_merged(policy: ASAPPolicy, usage: Float[np.ndarray, "S"]) -> list[ASAPPolicy]:
+    """The pair whose mixture loses the least information about the actions, weighted by usage."""
+    groups = distinct_skills(policy)
+    sigma = np.exp(np.asarray(policy.skills.log_probs(np.ones(1)), float))
+
+    def information_lost(one: np.ndarray, other: np.ndarray) -> float:
+        weights = np.asarray([usage[one].sum(), usage[other].sum()]) + 1e-9
+        pair = sigma[[one[0], other[0]]]
+        return float((weights[:, None] * pair * np.log(pair / (weights @ pair / weights.sum()))).sum())
+
+    pairs = [(information_lost(a, b), np.concatenate([a, b])) for i, a in enumerate(groups) for b in groups[:i]]
+    return [merge_skills(policy, min(pairs, key=lambda pair: pair[0])[1], usage)] if pairs else []
+
+
+def distinct_skills(policy: ASAPPolicy) -> list[np.ndarray]:
+    """The skills, in groups that are the same."""
+    _, group = np.unique(np.asarray(policy.skills.theta)[..., 0], axis=0, return_inverse=True)
+    return [np.flatnonzero(group == g) for g in range(group.max() + 1)]
+
+
+def random_plane(policy: ASAPPolicy, seed: int) -> np.ndarray:
+    return host_generator(seed, _PLANE).standard_normal(policy.partition.beta.shape[-1], np.float32)
+
+
+def sizes(after: list[ASAPPolicy], smallest: list[ASAPPolicy], returns: list[np.ndarray], reference: Reference) -> list[Claim]:
+    why = (
+        f"what four planes learn is worth more than two skills can do: a return of {iqm(returns[0]):.1f} (IQM), where one plane at "
+        f"the wall with learned skills has {reference.approx_optimal:.1f}; going up, right and down are apart then"
+    )
+    near = f"asked when the answer for {ALLOWED:.0%} was known; at or above {reference.near_optimal:.1f} in the episodes of the pruning, {iqm(returns[2]):.1f} (IQM) in new ones"
+    within = f"within {ALLOWED:.0%} of what they reach"
+    planes = [policy.partition.num_planes for policy in after]
+    skills = [len(distinct_skills(policy)) for policy in after]
+    fewest = [policy.partition.num_planes for policy in smallest]
+    fewest_skills = [len(distinct_skills(policy)) for policy in smallest]
+    return [
+        size(f"4 hyperplanes can be pruned to 2, {within}", "more hyperplanes have no impact on the reward", planes, 2, why),
+        size(f"16 skills can be merged to 2, {within}", "two skills dominate", skills, 2, why),
+        size("1 hyperplane is left, where near-optimal is enough", "more hyperplanes have no impact on the reward", fewest, 1, near),
+        size("2 skills are left, where near-optimal is enough", "two skills dominate", fewest_skills, 2, near),
+    ]
+
+
+def size(claim: str, paper: str, counts: list[int], most: int, note: str) -> Claim:
+    """Holds if the median over seeds is small enough."""
+    median, spread = np.median(counts), ", ".join(f"{n} in {counts.count(n)}" for n in sorted(set(counts)))
+    ours = f"{median:g} in the median ({spread} seeds)"
+    return Claim(claim, paper, ours, median_interval(counts), len(counts), bool(median <= most), note)
+
+
+def loss(before: np.ndarray, after: np.ndarray, way: float) -> Claim:
+    lost = 100 * (before - after) / way
+    return Claim(
+        claim=f"the pruned policies lose at most {ALLOWED:.0%} in {EPISODES * len(CONFIRMING)} new episodes",
+        paper="not in the paper",
+        ours=f"{np.mean(lost):.2f} % in the mean, at worst {lost.max():.2f} %: return {before.mean():.1f} before, {after.mean():.1f} after",
+        ci=tuple(map(float, bootstrap_interval(lost, statistic=np.mean))),
+        seeds=len(lost),
+        passed=bool(np.mean(lost) <= 100 * ALLOWED),
+        note="loss as a share of the way from the misspecified start to the approximately optimal partition",
+    )
+
+
+def unchanged(policies: list[ASAPPolicy], grown: list[ASAPPolicy]) -> Claim:
+    """Compared where the agent can be: the way to act depends on x and y."""
+    x, y = np.meshgrid(*2 * [np.linspace(0, 1, 41, dtype=np.float32)])
+    at = np.stack([x.ravel(), y.ravel(), *2 * [np.zeros(x.size, np.float32)]])
+    act = jax.jit(lambda policy: jax.numpy.exp(policy.action_log_probs(at, np.zeros((2, x.size), np.float32))))
+    largest = max(float(np.abs(act(a) - act(b)).max()) for a, b in zip(policies, grown))
+    return Claim(
+        claim="a random plane more, with the same skills on both sides, leaves every action's probability as it was",
+        paper="not in the paper",
+        ours=f"{largest:.0e} is the largest difference on a grid of {x.size:,} states",
+        ci=None,
+        seeds=len(grown),
+        passed=largest < 1e-5,
+    )
+
+
+def gallery(record: Record, stages: list[tuple[list[ASAPPolicy], np.ndarray]], seeds: range) -> Picture:
+    from asap.show.gallery import partition_gallery
+
+    shown = range(min(SHOWN, len(seeds)))
+    panels = [(policies[s], returns[s]) for policies, returns in stages for s in shown]
+    titles = [f"K = {p.partition.num_planes}, {len(distinct_skills(p))} skills: {value:.1f}" for p, value in panels]
+    figure = partition_gallery(
+        [policy for policy, _ in panels],
+        [record.tasks[0]] * len(panels),
+        titles,
+        f"two-rooms, seeds {seeds[0]} to {seeds[len(shown) - 1]}: as learned, pruned, and pruned as far as near-optimal",
+        len(shown),
+    )
+    caption = (
+        f"One column per seed, over each map its return. Second row: the return falls by at most {ALLOWED:.0%}; last row: it "
+        "stays near-optimal. Skills that were merged into one keep their colours; their arrows are the same."
+    )
+    return Picture(figure, caption)

@@ -1,0 +1,96 @@
+"""`asap reproduce`: every result has its experiment, rows have their fields, pictures are drawn, pages are written."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from asap.commands import reproducing
+from asap.errors import UserError
+from asap.paper import experiments
+from asap.paper.claims import Claim, Outcome, Picture, median_interval
+from asap.paper.fig2e import skills_in_use
+from asap.paper.laboratory import Laboratory
+from asap.paper.visits import components
+
+TINY = ("learn.window=16", "learn.lanes=4", "run.chunk=1", "run.eval_episodes=4", "run.final_episodes=4", "run.episodes=6")
+
+
+def test_every_result_has_its_function():
+    for experiment in experiments.ROOMS:
+        assert callable(getattr(experiment.load(), experiment.function)), experiment.name
+    assert len({experiment.name for experiment in experiments.ROOMS}) == len(experiments.ROOMS) == 15
+
+
+def test_one_result_from_the_shell(tmp_path):
+    out = tmp_path / "out ü"
+    command = [sys.executable, "-m", "asap", "reproduce", "fig1f", "--seeds", "2", "--seed", "3", "--out", str(out), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    report = json.loads(done.stdout.splitlines()[-1])
+    (row,) = report["rows"]
+    assert {"claim", "paper", "ours", "ci", "seeds", "pass"} <= set(row)
+    assert row["seeds"] == 2 and row["pass"] is True and row["ci"][0] > 31
+    assert len(report["pictures"]) == 2
+    for path in report["pictures"]:
+        assert np.std(imread(path)) > 0.05
+    assert (out / "runs" / "two-rooms" / "config.toml").exists()
+
+
+def test_an_unknown_name_is_refused_with_the_choice():
+    with pytest.raises(UserError, match="fig2a") as error:
+        experiments.find("fig9z")
+    assert error.value.exit_code == 2
+
+
+def test_runs_are_shared_resumed_and_never_mixed(tmp_path):
+    laboratory = Laboratory(tmp_path, seeds=2)
+    record = laboratory.train("tiny", ["two-rooms"], *TINY)
+    assert laboratory.train("tiny", ["two-rooms"], *TINY) is record
+    again = Laboratory(tmp_path, seeds=2).train("tiny", ["two-rooms"], *TINY)
+    assert again.result.parameters_sha256 == record.result.parameters_sha256
+    assert again.seconds() == record.seconds() > 0
+    with pytest.raises(UserError, match="other settings or seeds"):
+        Laboratory(tmp_path, seeds=3).train("tiny", ["two-rooms"], *TINY)
+
+
+def test_a_group_writes_its_pages_with_what_failed(tmp_path, monkeypatch, capsys):
+    class Module:
+        @staticmethod
+        def run(laboratory):
+            figure = Figure(figsize=(2, 1))
+            figure.subplots().plot([0, 1])
+            claim = Claim("a < b | c", "yes", "no: 3", (2.0, 4.0), laboratory.seeds, False, "because")
+            return Outcome([claim], {"line": Picture(figure, "a line")})
+
+    experiment = experiments.Experiment("one", "nowhere", "A title")
+    monkeypatch.setattr(experiments.Experiment, "load", lambda self: Module)
+    monkeypatch.setitem(experiments.GROUPS, "rooms", (experiment,))
+    reproducing.reproduce("rooms", 5, 0, str(tmp_path), as_json=False)
+    printed = capsys.readouterr().out
+    assert "NO   a < b | c" in printed and "95 % interval 2 to 4 (5 seeds)" in printed
+    page = (tmp_path / "results.md").read_text()
+    assert "a < b \\| c" in page and "because" in page and "pictures/line.png" in page
+    html = (tmp_path / "report.html").read_text()
+    assert "a &lt; b | c" in html and "data:image/png;base64," in html
+
+
+def test_connected_components():
+    cells = np.array([[1, 1, 0, 1], [0, 1, 0, 0], [0, 0, 1, 1]], bool)
+    parts = components(cells)
+    assert sorted(part.sum() for part in parts) == [1, 2, 3]
+    assert (sum(part.astype(int) for part in parts) == cells).all()
+
+
+def test_skills_in_use():
+    usage = np.array([[0.5, 0.46, 0.04, 0.0], [0.97, 0.01, 0.01, 0.01], [0.3, 0.3, 0.2, 0.2]])
+    assert skills_in_use(usage).tolist() == [2, 1, 4]
+
+
+def test_a_failure_has_no_interval():
+    assert median_interval([3, None, 5]) is None
+    low, high = median_interval([3, 4, 5, 6])
+    assert 3 <= low <= high <= 6
