@@ -45,7 +45,8 @@ class Curve:
     def read(cls, run: Run) -> "Curve":
         """From the event log. A resumed run logs some updates again: they are the same, and count once."""
         rows = {event["update"]: event for event in run.events() if event.get("kind") == "update"}
-        columns = [[rows[update][name] for update in sorted(rows)] for name in cls.names()]
+        # Runs of earlier releases have no seconds.
+        columns = [[rows[update].get(name, 0.0) for update in sorted(rows)] for name in cls.names()]
         return cls(*(np.asarray(column, float) for column in columns))
 
     @classmethod
