@@ -1,9 +1,9 @@
-# make demo, make test, make bench: each sets up what it needs first.
+# make demo, make test, make bench, make results: each sets up what it needs first.
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.set-up
 
-.PHONY: setup demo test bench clean
+.PHONY: setup demo test bench results clean
 
 setup: $(STAMP)
 
@@ -21,6 +21,12 @@ demo: setup
 
 test: setup
 	$(VENV)/bin/python -m pytest -n 2
+
+# The page docs/results.md with its pictures, made anew: about a quarter of an hour.
+results: setup
+	$(VENV)/bin/asap reproduce rooms --out reproduced
+	cp reproduced/results.md docs/results.md
+	cp reproduced/pictures/*.png docs/pictures/
 
 bench: setup
 	$(VENV)/bin/python bench/rooms.py --json

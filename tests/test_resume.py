@@ -73,3 +73,14 @@ def test_a_finished_run_says_the_same_again(uninterrupted):
     again = run_to_end(["train", "--resume", uninterrupted["run"], "--json"])
     assert again["parameters_sha256"] == uninterrupted["parameters_sha256"]
     assert again["finished"]
+
+
+def test_a_larger_budget_is_written_down(uninterrupted, tmp_path):
+    import shutil
+
+    run = tmp_path / "copy"
+    shutil.copytree(uninterrupted["run"], run)
+    longer = run_to_end(["train", "--resume", str(run), "--episodes", "150", "--json"])
+    assert min(longer["episodes"]) >= 150 and "episodes = 150" in (run / "config.toml").read_text()
+    again = run_to_end(["train", "--resume", str(run), "--json"])
+    assert again["parameters_sha256"] == longer["parameters_sha256"]

@@ -54,7 +54,7 @@ def _chapter(experiment: Experiment, laboratory: "Laboratory", quiet: bool) -> "
     (laboratory.out / "pictures").mkdir(exist_ok=True)
     for name, picture in outcome.pictures.items():
         path = f"pictures/{name}.png"
-        picture.figure.savefig(laboratory.out / path, dpi=130)
+        picture.figure.savefig(laboratory.out / path, dpi=100)
         pictures.append((path, picture.caption))
     rows = [claim.as_dict() for claim in outcome.claims]
     commands = [f"asap reproduce {experiment.name} --seeds {laboratory.seeds} --seed {laboratory.seed}"]
