@@ -82,3 +82,23 @@ def test_converged_parameters_that_start_to_move_again_are_noticed(follow):
 
 def test_tolerance_zero_never_stops(follow):
     assert not converged(follow(np.tile(START, (SERIES, 1)), 5), 0.0).any()
+
+
+def test_the_norm_of_a_mean_gradient_has_no_bias_by_noise():
+    """Noise of norm 10 around a gradient of norm 0 and of norm 2; a plain norm of the mean would give about 1."""
+    from asap.session import norm_without_noise
+
+    noise = np.random.default_rng(0).normal(size=(400, 50, 100))
+    active = np.ones((400, 50), bool)
+    nothing = np.mean(norm_without_noise(noise, active) ** 2)
+    assert nothing < 0.1 and np.mean(np.linalg.norm(noise.mean(0), axis=-1) ** 2) > 0.2
+    something = norm_without_noise(noise + 0.2, active)
+    np.testing.assert_allclose(np.mean(something**2), 4.0, rtol=0.1)
+
+
+def test_updates_after_the_end_do_not_count():
+    from asap.session import norm_without_noise
+
+    gradients = np.concatenate([np.full((2, 1, 1), 3.0), np.full((2, 1, 1), 100.0)])
+    assert norm_without_noise(gradients, np.array([[True], [True], [False], [False]])).tolist() == [3.0]
+    assert norm_without_noise(gradients, np.array([[True], [False], [False], [False]])).tolist() == [3.0]

@@ -49,10 +49,12 @@ class LearnConfig:
     gradient: str = setting("marginal", "Score: of the sampled skill, or with the skill summed out.", choices=GRADIENTS)
     step_size_theta: float | None = setting(None, "Step size of the skills; default: the learner's own.", low=0.0)
     step_size_beta: float | None = setting(None, "Step size of the hyperplanes; default: the learner's own.", low=0.0)
-    schedule: str = setting(
-        "constant", "Step sizes over updates n: constant, or eta / (1 + n / scale)^power.", choices=("constant", "robbins-monro")
+    schedule: str | None = setting(
+        None,
+        "Step sizes over updates n: constant, or eta / (1 + n / scale)^power; default: the learner's own.",
+        choices=("constant", "robbins-monro"),
     )
-    schedule_scale: float = setting(50.0, "Robbins-Monro: updates until the step sizes begin to fall.", above=0.0)
+    schedule_scale: float = setting(100.0, "Robbins-Monro: updates until the step sizes begin to fall.", above=0.0)
     schedule_power: float = setting(0.7, "Robbins-Monro: above 0.5 and up to 1.", above=0.5, high=1.0)
     optimizer: str | None = setting(None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd"))
     lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1)
@@ -107,12 +109,23 @@ class Config:
     learn: LearnConfig = field(default_factory=LearnConfig)
 
 
-# Optimizer, step sizes (theta, beta) and lanes of each learner where the config leaves them open.
+@dataclass(frozen=True)
+class LearnerDefaults:
+    """What a learner uses where the config leaves it open."""
+
+    optimizer: str
+    step_size_theta: float
+    step_size_beta: float
+    lanes: int
+    schedule: str
+
+
 LEARNER_DEFAULTS = {
-    "reinforce": ("adam", 0.05, 0.05, 32),
-    "actor-critic": ("adam", 0.05, 0.05, 32),
-    "natural": ("sgd", 0.3, 0.3, 32),
-    "ppo": ("adam", 0.05, 0.05, 8),
+    "reinforce": LearnerDefaults("adam", 0.05, 0.05, 32, "constant"),
+    "actor-critic": LearnerDefaults("adam", 0.05, 0.05, 32, "constant"),
+    "natural": LearnerDefaults("sgd", 0.3, 0.3, 32, "constant"),
+    # Small batches learn soonest, falling step sizes then steady the policy.
+    "ppo": LearnerDefaults("adam", 0.05, 0.05, 8, "robbins-monro"),
 }
 
 
@@ -137,14 +150,8 @@ PRESETS = {
 
 def complete(config: Config) -> Config:
     """The config with every open choice filled in, as it is run and recorded."""
-    optimizer, theta, beta, lanes = LEARNER_DEFAULTS[config.learn.learner]
-    learn = config.learn
-    learn = dataclasses.replace(
-        learn,
-        optimizer=learn.optimizer or optimizer,
-        step_size_theta=theta if learn.step_size_theta is None else learn.step_size_theta,
-        lanes=learn.lanes or lanes,
-        step_size_beta=beta if learn.step_size_beta is None else learn.step_size_beta,
-    )
+    defaults = dataclasses.asdict(LEARNER_DEFAULTS[config.learn.learner])
+    open_ones = {name: value for name, value in defaults.items() if getattr(config.learn, name) is None}
+    learn = dataclasses.replace(config.learn, **open_ones)
     weights = config.run.weights or (1.0,) * len(config.run.tasks)
     return dataclasses.replace(config, learn=learn, run=dataclasses.replace(config.run, weights=weights))

@@ -170,8 +170,7 @@ class Session:
         """One line per chunk: its last update, and the evaluation after it. A seed that has stopped stays as it is."""
         metrics = jax.tree.map(np.asarray, metrics)
         last = jax.tree.map(lambda leaf: leaf[-1], metrics)
-        # Of the mean over the chunk, in which the noise of single updates cancels.
-        norms = jax.tree.map(lambda leaf: np.linalg.norm(leaf.mean(0).reshape(self.config.run.seeds, -1), axis=-1), metrics.diagnostics.gradient)
+        norms = jax.tree.map(lambda leaf: norm_without_noise(leaf, metrics.active), metrics.diagnostics.gradient)
         self._append(
             update,
             evaluation,
@@ -254,6 +253,18 @@ class Session:
         # They count down from the largest number, so that they never meet those of training.
         parts = [self._evaluate(self.trainer.keys, policy, np.int32(2**31 - 1 - r)) for r in range(rounds)]
         return join_evaluations([jax.tree.map(np.asarray, part) for part in parts], num_episodes)
+
+
+def norm_without_noise(gradients: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """(seeds,): norm of the gradient over a chunk, axes (chunk, seeds, ...), counting only updates that were made.
+
+    The norm of a noisy mean is too large. The inner product of the means of even and of odd updates is an estimate of the
+    squared norm without that bias, since their noise is independent. A single update has its own norm.
+    """
+    gradients = gradients.reshape(*active.shape, -1)
+    even, odd = ((gradients * active[..., None])[i::2].sum(0) / np.maximum(active[i::2].sum(0), 1)[:, None] for i in (0, 1))
+    squared = np.where(active.sum(0) > 1, (even * odd).sum(-1), (even * even).sum(-1))
+    return np.sqrt(np.maximum(squared, 0.0))
 
 
 def join_evaluations(parts: list[Evaluation], num_episodes: int) -> Evaluation:

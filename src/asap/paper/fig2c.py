@@ -10,7 +10,7 @@ from asap.stats import median_with_failures
 
 SOURCE, TARGET = "two-rooms", "flipped-two-rooms"
 # Skills that keep some probability for every move are not caught in a corner where a flipped plane leans the wrong way.
-SOFT = ("learn.entropy=0.15", "learn.lanes=32", "run.episodes=4000")
+SOFT = ("learn.entropy=0.15", "learn.lanes=32", "learn.schedule=constant", "run.episodes=4000")
 EVERY_UPDATE = ("run.chunk=1", "run.eval_episodes=32")  # An evaluation after each, since few are needed.
 SMALL = "learn.lanes=2"  # The batch of `asap transfer`.
 

@@ -12,7 +12,7 @@ from asap.show.compare import compare_curves
 from asap.show.gallery import partition_gallery
 
 TASKS = ["two-rooms", "flipped-two-rooms"]
-STEADY = ("learn.lanes=32", "learn.schedule=robbins-monro", "learn.schedule_scale=100", "run.episodes=4000")
+STEADY = ("learn.lanes=32", "run.episodes=4000")
 
 
 def run(laboratory: Laboratory) -> Outcome:

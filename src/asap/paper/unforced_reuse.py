@@ -17,7 +17,6 @@ SETTINGS = (
     f"policy.frequencies={WAVES}",
     "policy.bias=true",
     "policy.start=random",
-    "learn.schedule=robbins-monro",
     "learn.schedule_scale=200",
     "run.episodes=4000",
 )
