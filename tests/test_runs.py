@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asap import checkpoints, runs
+from asap import checkpoints, locks, runs
 from asap.errors import RunError, UserError
 from asap.runs import Run
 
@@ -355,7 +355,7 @@ def test_a_lock_is_released_when_the_work_fails(run):
         1 / 0
     with run.locked():
         pass
-    assert not runs._held
+    assert not locks._held
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ def test_a_claim_that_cannot_be_signed_is_withdrawn(run, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     without_flock(monkeypatch)
-    monkeypatch.setattr(runs, "_introduction", fail)
+    monkeypatch.setattr(locks, "_introduction", fail)
     run.notice = lambda text: None
     with pytest.raises(RunError, match="cannot lock: No space left on device"), run.locked():
         pass

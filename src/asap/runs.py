@@ -10,21 +10,18 @@ import math
 import mmap
 import numbers
 import os
-import socket
 import stat
 import sys
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping
 
 from asap import checkpoints
 from asap.checkpoints import Checkpoint, Refused
 from asap.errors import RunError, UserError
+from asap.locks import LOCK, OWNER, SAFELY, flocked, owned, parsed, reported
 
 Notice = Callable[[str], None]
-_CONFIG, _EVENTS, _CHECKPOINTS, _LOCK, _OWNER = "config.toml", "events.jsonl", "checkpoints", "lock", "owner.json"
-_SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # Neither through a link out of the run, nor hanging on a FIFO.
-_held: set[int] = set()
+_CONFIG, _EVENTS, _CHECKPOINTS = "config.toml", "events.jsonl", "checkpoints"
 
 
 def print_note(text: str) -> None:
@@ -46,7 +43,7 @@ class Run:
         run, config = cls(path, notice), _utf8(config_text)
         if os.path.lexists(run.path) and not run.path.is_dir():
             raise UserError("run", "is a file, not a directory", path, "choose another --out")
-        with _reported("cannot create", run.path, "choose another --out"):
+        with reported("cannot create", run.path, "choose another --out"):
             run.path.mkdir(parents=True, exist_ok=True)
             run._refuse_occupied(overwrite)
             with run.locked():
@@ -77,7 +74,7 @@ class Run:
         if "/" in stem or "\0" in stem:
             raise UserError("run", "name has a '/' or a NUL in it", repr(stem), "choose a plain name")
         number = 1
-        with _reported("cannot create", f"{parent}/{stem}", "choose another --out"):
+        with reported("cannot create", f"{parent}/{stem}", "choose another --out"):
             os.makedirs(parent, exist_ok=True)
             while True:
                 path = Path(parent) / f"{stem}-{number:03d}"
@@ -116,8 +113,8 @@ class Run:
     def append(self, event: Mapping[str, Any]) -> None:
         """Adds one line to the event log. What is not finite becomes null."""
         line = json.dumps(_plain(event), allow_nan=False).encode() + b"\n"
-        with _reported(f"cannot write {_EVENTS}", self.path, "free space or make it writable, then resume"):
-            descriptor = os.open(self.path / _EVENTS, os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFELY, 0o666)
+        with reported(f"cannot write {_EVENTS}", self.path, "free space or make it writable, then resume"):
+            descriptor = os.open(self.path / _EVENTS, os.O_RDWR | os.O_APPEND | os.O_CREAT | SAFELY, 0o666)
             try:
                 self._append(descriptor, line)
             finally:
@@ -131,7 +128,7 @@ class Run:
         try:
             with checkpoints.open_regular(path) as file:
                 for line in file:
-                    event = _parsed(line)
+                    event = parsed(line)
                     num_bad += event is None
                     if event is not None:
                         yield event
@@ -145,12 +142,12 @@ class Run:
     @contextlib.contextmanager
     def locked(self) -> Iterator["Run"]:
         """Holds the run against every other process, and removes what a killed writer left behind."""
-        with _flocked(self.path) as has_flock:
+        with flocked(self.path) as has_flock:
             if not has_flock:
                 self.notice("no flock on this file system; the run is guarded by its owner file alone")
-            with _owned(self.path, exclusively=not has_flock):
+            with owned(self.path, exclusively=not has_flock):
                 self._refuse_linked_checkpoints()
-                with _reported("cannot write", self.path, "make the directory writable"):
+                with reported("cannot write", self.path, "make the directory writable"):
                     self.checkpoints.mkdir(exist_ok=True)
                 for folder in (self.path, self.checkpoints):
                     checkpoints.remove_litter(folder)
@@ -175,14 +172,14 @@ class Run:
         with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as log:
             start = log.rfind(b"\n") + 1
             tail = log[start:]
-        if _parsed(tail) is not None:
+        if parsed(tail) is not None:
             return size + os.write(descriptor, b"\n")
         self.notice(f"{_EVENTS}: torn last line cut off ({len(tail):,} bytes)")
         os.ftruncate(descriptor, start)
         return start
 
     def _refuse_occupied(self, overwrite: bool) -> None:
-        ours = {_LOCK, _OWNER, _CHECKPOINTS}  # A creation that was killed may leave these.
+        ours = {LOCK, OWNER, _CHECKPOINTS}  # A creation that was killed may leave these.
         entries = {entry for entry in os.listdir(self.path) if not entry.startswith(checkpoints.TEMPORARY)} - ours
         if _CONFIG in entries and not overwrite:
             raise UserError("run", "already exists", self.path, "resume it, choose another --out, or overwrite it")
@@ -200,16 +197,6 @@ class Run:
             for path in checkpoints.generations(self.checkpoints, name):
                 path.unlink()
         (self.path / _EVENTS).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _reported(what: str, path: object, cure: str) -> Iterator[None]:
-    """Turns what the file system says into a line for the user."""
-    try:
-        yield
-    except OSError as error:
-        why = "path escapes run directory" if error.errno == errno.ELOOP else error.strerror
-        raise RunError("run", f"{what}: {why}", path, cure) from None
 
 
 def _utf8(text: str) -> bytes:
@@ -240,131 +227,3 @@ def _plain(value: Any) -> Any:
 
     array = np.asarray(value)
     return _plain((array if array.dtype.kind in "biuf" else array.astype(float)).tolist())
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
-
-
-@contextlib.contextmanager
-def _flocked(folder: Path) -> Iterator[bool]:
-    """Holds the lock file's flock. Yields False where the file system has no such locks."""
-    with _reported("cannot lock", folder, "make the directory writable"):
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | _SAFELY, 0o666)
-    _held.add(descriptor)
-    try:
-        yield _try_flock(descriptor, folder)
-    finally:
-        if descriptor in _held:
-            _held.discard(descriptor)
-            os.close(descriptor)
-
-
-def _try_flock(descriptor: int, folder: Path) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise _in_use(folder) from None
-    except OSError as error:
-        if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-            return False
-        raise RunError("run", f"cannot lock: {error.strerror}", folder, "use another file system") from None
-    return True
-
-
-def _drop_inherited_locks() -> None:
-    """A flock lives as long as any copy of its descriptor: a forked worker would keep the run of its killed parent."""
-    for descriptor in _held:
-        os.close(descriptor)
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_drop_inherited_locks)
-
-
-@contextlib.contextmanager
-def _owned(folder: Path, exclusively: bool) -> Iterator[None]:
-    """Keeps the owner file, which tells others who holds the run; `exclusively`, it is the lock itself."""
-    me = os.getpid()
-    if exclusively:
-        with _reported("cannot lock", folder, "make the directory writable"):
-            _claim(folder)
-    else:
-        checkpoints.replace(folder / _OWNER, _introduction(), "run")
-    try:
-        yield
-    finally:
-        if os.getpid() == me:  # Not in a forked child.
-            with contextlib.suppress(OSError):
-                os.unlink(folder / _OWNER)
-
-
-def _claim(folder: Path) -> None:
-    """Whoever creates the owner file holds the run, until dead."""
-    for _ in range(2):
-        try:
-            descriptor = os.open(folder / _OWNER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o666)
-        except FileExistsError:
-            _evict_dead_owner(folder)
-            continue
-        try:
-            with open(descriptor, "wb", buffering=0) as file:
-                file.write(_introduction())
-        except BaseException:
-            os.unlink(folder / _OWNER)  # Unsigned, it would lock the run for ever.
-            raise
-        return
-    raise _in_use(folder)
-
-
-def _evict_dead_owner(folder: Path) -> None:
-    path, aside = folder / _OWNER, folder / f"{checkpoints.TEMPORARY}{os.getpid()}-owner"
-    owner = _owner(path)
-    if owner.get("host") != socket.gethostname() or _may_be_alive(owner.get("pid")):
-        raise _in_use(folder)
-    with contextlib.suppress(FileNotFoundError):
-        os.rename(path, aside)
-        if _owner(aside) != owner:  # Since we looked, another process evicted it and moved in: put that one back.
-            os.rename(aside, path)
-            raise _in_use(folder)
-        os.unlink(aside)
-
-
-def _may_be_alive(pid: object) -> bool:
-    if type(pid) is not int or pid <= 0:
-        return True
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # Somebody else's.
-        pass
-    return True
-
-
-def _introduction() -> bytes:
-    started = datetime.now(timezone.utc).isoformat(timespec="microseconds")
-    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started": started}).encode() + b"\n"
-
-
-def _owner(path: Path) -> dict[str, Any]:
-    try:
-        with checkpoints.open_regular(path) as file:
-            return _parsed(file.read(4096)) or {}
-    except (Refused, OSError):
-        return {}
-
-
-def _in_use(folder: Path) -> RunError:
-    owner = _owner(folder / _OWNER)
-    if not owner.keys() >= {"pid", "host", "started"}:
-        cure = f"wait for it, or remove its {_OWNER} if it is gone"
-        return RunError("run", "in use by an unknown process", folder, cure)
-    what = f"in use by pid {owner['pid']} on host {owner['host']} since {owner['started']}"
-    return RunError("run", what, folder, "wait for it or choose another --out")

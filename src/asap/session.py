@@ -16,7 +16,7 @@ from asap.envs import catalog
 from asap.envs.catalog import NamedTask, Reference
 from asap.errors import RunError, UserError
 from asap.evaluate import Evaluation
-from asap.learn.gradients import Parameters, parameters_of, with_parameters
+from asap.learn.gradients import parameters_of, with_parameters
 from asap.learn.train import Metrics, Trainer, TrainState, is_active
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy

@@ -7,7 +7,7 @@ first and the last room (errata E12). Here slower and faster waves, waves in y a
 import numpy as np
 
 from asap.paper.claims import Claim, Outcome, Picture, interval
-from asap.paper.laboratory import Laboratory, Record
+from asap.paper.laboratory import Laboratory
 from asap.paper.visits import visited_components
 from asap.show.gallery import partition_gallery
 
