@@ -21,7 +21,7 @@ TRAIN = [*ASAP, "train", "two-rooms", "--seeds", "4", "--set", "run.chunk=1", "-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--episodes", type=int, default=40_000)
+    parser.add_argument("--episodes", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0, help="of the moments and of the training")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
