@@ -22,7 +22,7 @@ TINY = ("learn.window=16", "learn.lanes=4", "run.chunk=1", "run.eval_episodes=4"
 
 def test_every_result_has_its_function():
     for experiment in experiments.ROOMS:
-        assert callable(getattr(experiment.load(), experiment.function)), experiment.name
+        assert callable(experiment.load().run), experiment.name
     assert len({experiment.name for experiment in experiments.ROOMS}) == len(experiments.ROOMS) == 15
 
 

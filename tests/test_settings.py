@@ -212,7 +212,8 @@ def test_validate_gives_the_declared_types():
 def test_bounds_themselves():
     allowed = [("gamma", 0), ("gamma", 1), ("learn.epochs", 1), ("learn.epochs", 1000), ("learn.schedule.decay", 1)]
     for key, value in allowed:
-        validate(changed(key, value))
+        config = changed(key, value)
+        assert validate(config) == config
 
 
 # ---- key=value ----------------------------------------------------------------------------------------------------

@@ -130,8 +130,8 @@ def _may_be_alive(pid: object) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # Somebody else's.
-        pass
+    except PermissionError:
+        return True  # Somebody else's.
     return True
 
 

@@ -37,7 +37,7 @@ from asap.envs.catalog import NamedTask
 from asap.errors import RunError, UserError
 from asap.evaluate import Evaluation, evaluate
 from asap.keys import Key, fold, root
-from asap.learn.train import COMPILER_OPTIONS, init
+from asap.learn.train import compiled, init
 from asap.policy.build import require_memory
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.runs import Run
@@ -250,11 +250,7 @@ def _choose(
     return jnp.stack([action, skill])
 
 
-_play = jax.jit(
-    evaluate,
-    static_argnames="num_episodes",
-    compiler_options=COMPILER_OPTIONS if jax.default_backend() == "cpu" else None,
-)
+_play = compiled(evaluate, static_argnames="num_episodes")
 
 
 def _report(parts: list[Evaluation], weights: list[float]) -> dict[str, Any]:

@@ -68,6 +68,16 @@ class Run:
         run._refuse_linked_checkpoints()
         return run
 
+    @classmethod
+    def create_or_continue(cls, path: str | Path, config_text: str) -> "Run":
+        """A new run, or the one that is there if it has the same settings."""
+        if not os.path.exists(os.path.join(path, _CONFIG)):
+            return cls.create(path, config_text)
+        run = cls.open(path)
+        if run.config_text() != config_text:
+            raise UserError("--out", "holds a run with other settings or seeds", path, "choose another directory, or `asap train --resume` it")
+        return run
+
     @staticmethod
     def next_free(parent: str | Path, stem: str) -> Path:
         """Makes the first free one of parent/stem-001, -002, ...; mkdir decides, so two processes never share one."""

@@ -302,7 +302,7 @@ def _parsed(text: str, kind: Any) -> Any:
         try:
             return float(text)  # .5 is no TOML, but everyone types it
         except ValueError:
-            pass
+            return value  # The check names what was expected.
     return value
 
 

@@ -48,7 +48,7 @@ def _chapter(experiment: Experiment, laboratory: "Laboratory", quiet: bool) -> "
     from asap.show.report import Chapter
 
     began, known = time.monotonic(), set(laboratory.records)
-    outcome = getattr(experiment.load(), experiment.function)(laboratory)
+    outcome = experiment.run(laboratory)
     pictures = []
     laboratory.out.mkdir(parents=True, exist_ok=True)
     (laboratory.out / "pictures").mkdir(exist_ok=True)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asap.config import Config, complete
@@ -18,15 +17,7 @@ if TYPE_CHECKING:
 def create_run(config: Config, out: str | None, stem: str) -> Run:
     """A fresh run directory; one that exists with the same settings is gone on with."""
     text = to_toml(config)
-    if out is None:
-        return Run.create(Run.next_free("runs", stem), text)
-    path = Path(out)
-    if not (path / "config.toml").exists():
-        return Run.create(path, text)
-    run = Run.open(path)
-    if run.config_text() != text:
-        raise UserError("--out", "holds a run with other settings", out, "choose another directory, or --resume it")
-    return run
+    return Run.create(Run.next_free("runs", stem), text) if out is None else Run.create_or_continue(out, text)
 
 
 def resumed_run(path: str, episodes: int | None) -> tuple[Run, Config]:

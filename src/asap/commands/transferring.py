@@ -6,6 +6,7 @@ import os
 from asap.commands.training import create_run, in_words, leave_if_stopped, train_to_end
 from asap.config import Config
 
+
 def transfer_run(config: Config, out: str | None, as_json: bool) -> None:
     from asap.session import summary
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -177,6 +177,11 @@ def improve_by_episodes(config: Config, tasks: TaskSet, key: Key, state: TrainSt
 COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 
 
+def compiled(function: Callable, **options: Any) -> Callable:
+    """`jax.jit` with these options, where they apply."""
+    return jax.jit(function, compiler_options=COMPILER_OPTIONS if jax.default_backend() == "cpu" else None, **options)
+
+
 def over_seeds(function: Callable) -> Callable:
     """`vmap` over seeds; a single seed is done without, because a loop under `vmap` selects its whole carry at each step."""
 
@@ -196,10 +201,7 @@ class Trainer:
         self.config, self.named, self.tasks = config, named, tasks
         seeds = [root(config.run.seed + index) for index in range(config.run.seeds)]
         self.keys = jax.tree.map(lambda *words: np.stack(words), *seeds)
-        compile_options = COMPILER_OPTIONS if jax.default_backend() == "cpu" else None
-        self.start = jax.jit(self._start, compiler_options=compile_options)
-        self.advance = jax.jit(self._advance, compiler_options=compile_options)
-        self.evaluate = jax.jit(self._evaluate, compiler_options=compile_options)
+        self.start, self.advance, self.evaluate = map(compiled, (self._start, self._advance, self._evaluate))
 
     def learned_parts(self) -> tuple[ASAPPolicy, Critic]:
         """Policies and critics of all seeds at their start, stacked."""

@@ -3,8 +3,13 @@
 import importlib
 from dataclasses import dataclass
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from asap.errors import UserError
+
+if TYPE_CHECKING:
+    from asap.paper.claims import Outcome
+    from asap.paper.laboratory import Laboratory
 
 
 @dataclass(frozen=True)
@@ -12,18 +17,22 @@ class Experiment:
     name: str
     module: str
     title: str
-    function: str = "run"
+    task: str | None = None  # Where one module serves several figures: of this task.
 
     def load(self) -> ModuleType:
         return importlib.import_module(f"asap.paper.{self.module}")
 
+    def run(self, laboratory: "Laboratory") -> "Outcome":
+        run = self.load().run
+        return run(laboratory) if self.task is None else run(laboratory, self.name, self.task)
+
 
 ROOMS = (
-    Experiment("fig1f", "fig1fgh", "Learned partition and skills on Two Rooms", "two_rooms"),
-    Experiment("fig1g", "fig1fgh", "Learned partition and skills on Flipped Two Rooms", "flipped_two_rooms"),
-    Experiment("fig1h", "fig1fgh", "Learned partition and skills on Three Rooms", "three_rooms"),
-    Experiment("fig2a", "fig2ab", "Two Rooms: ASAP against fixed partitions", "two_rooms"),
-    Experiment("fig2b", "fig2ab", "Three Rooms: ASAP against fixed partitions", "three_rooms"),
+    Experiment("fig1f", "fig1fgh", "Learned partition and skills on Two Rooms", "two-rooms"),
+    Experiment("fig1g", "fig1fgh", "Learned partition and skills on Flipped Two Rooms", "flipped-two-rooms"),
+    Experiment("fig1h", "fig1fgh", "Learned partition and skills on Three Rooms", "three-rooms"),
+    Experiment("fig2a", "fig2ab", "Two Rooms: ASAP against fixed partitions", "two-rooms"),
+    Experiment("fig2b", "fig2ab", "Three Rooms: ASAP against fixed partitions", "three-rooms"),
     Experiment("fig2c", "fig2c", "From Two Rooms to Flipped Two Rooms: transfer"),
     Experiment("fig1i", "fig1i", "Partitions before and after transfer"),
     Experiment("fig2d", "fig2d", "The hyperplane flipped, without learning"),

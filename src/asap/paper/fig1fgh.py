@@ -8,19 +8,7 @@ from asap.show.partition_map import partition_map
 ENOUGH = 19 / 20  # Share of the seeds that must be near-optimal.
 
 
-def two_rooms(laboratory: Laboratory) -> Outcome:
-    return learned(laboratory, "two-rooms", "fig1f")
-
-
-def flipped_two_rooms(laboratory: Laboratory) -> Outcome:
-    return learned(laboratory, "flipped-two-rooms", "fig1g")
-
-
-def three_rooms(laboratory: Laboratory) -> Outcome:
-    return learned(laboratory, "three-rooms", "fig1h")
-
-
-def learned(laboratory: Laboratory, task: str, figure: str) -> Outcome:
+def run(laboratory: Laboratory, figure: str, task: str) -> Outcome:
     record = laboratory.train(task, [task])
     named, (near,) = record.tasks[0], record.near_optimal
     count, typical = record.num_near_optimal(), record.typical_seed()

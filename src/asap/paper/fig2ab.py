@@ -7,15 +7,7 @@ from asap.show.compare import compare_curves
 FIXED = "learn.step_size_beta=0.0"
 
 
-def two_rooms(laboratory: Laboratory) -> Outcome:
-    return against_fixed(laboratory, "two-rooms", "fig2a")
-
-
-def three_rooms(laboratory: Laboratory) -> Outcome:
-    return against_fixed(laboratory, "three-rooms", "fig2b")
-
-
-def against_fixed(laboratory: Laboratory, task: str, figure: str) -> Outcome:
+def run(laboratory: Laboratory, figure: str, task: str) -> Outcome:
     asap = laboratory.train(task, [task])
     wrong = laboratory.train(f"{task}-misspecified", [task], FIXED)
     right = laboratory.train(f"{task}-approximate", [task], FIXED, "policy.start=approximate")

@@ -12,6 +12,8 @@ SOURCE, TARGET = "two-rooms", "flipped-two-rooms"
 # Skills that keep some probability for every move are not caught in a corner where a flipped plane leans the wrong way.
 SOFT = ("learn.entropy=0.15", "learn.lanes=32", "learn.schedule=constant", "run.episodes=4000")
 EVERY_UPDATE = ("run.chunk=1", "run.eval_episodes=32")  # An evaluation after each, since few are needed.
+SCRATCH, SMALL_SCRATCH = "from scratch", "from scratch,\nsmall batches"
+WARM, SEARCHED = "warm start", "warm start with\nsymmetry search"
 SMALL = "learn.lanes=2"  # The batch of `asap transfer`.
 
 
@@ -25,10 +27,10 @@ def warm(laboratory: Laboratory) -> Record:
 
 def run(laboratory: Laboratory) -> Outcome:
     records = {
-        "from scratch": laboratory.train(f"{TARGET}-scratch", [TARGET], *EVERY_UPDATE, "run.episodes=300"),
-        "from scratch,\nsmall batches": laboratory.train(f"{TARGET}-small", [TARGET], *EVERY_UPDATE, SMALL, "run.episodes=300"),
-        "warm start": warm(laboratory),
-        "warm start with\nsymmetry search": laboratory.transfer(
+        SCRATCH: laboratory.train(f"{TARGET}-scratch", [TARGET], *EVERY_UPDATE, "run.episodes=300"),
+        SMALL_SCRATCH: laboratory.train(f"{TARGET}-small", [TARGET], *EVERY_UPDATE, SMALL, "run.episodes=300"),
+        WARM: warm(laboratory),
+        SEARCHED: laboratory.transfer(
             "transfer-search", source(laboratory), [TARGET], *EVERY_UPDATE, "run.search_episodes=2", "run.episodes=300"
         ),
     }
@@ -39,7 +41,7 @@ def run(laboratory: Laboratory) -> Outcome:
             claim="flipped 2R from the parameters of 2R: a seventh of the episodes",
             paper="5,000 instead of 35,000: 1/7",
             ours=f"{_median(plain)} instead of {_median(scratch)}: {_share(plain, scratch)}",
-            ci=median_interval(episodes["warm start"]),
+            ci=median_interval(episodes[WARM]),
             seeds=laboratory.seeds,
             passed=_share_number(plain, scratch) <= 1 / 7,
             note=(
@@ -51,17 +53,17 @@ def run(laboratory: Laboratory) -> Outcome:
             claim="the same with a search over the signs of the hyperplanes: at most a seventh",
             paper="not in the paper",
             ours=f"{_median(search)} instead of {_median(scratch)}: {_share(search, scratch)}",
-            ci=median_interval(episodes["warm start with\nsymmetry search"]),
+            ci=median_interval(episodes[SEARCHED]),
             seeds=laboratory.seeds,
             passed=_share_number(search, scratch) <= 1 / 7,
             note=(
                 "the episodes of the search are counted. A warm start learns from batches of 2 lanes, `asap train` of 8: "
                 f"from scratch with 2 lanes the median is {_median(small)} ({_share(search, small)}), "
-                f"and {sum(e is None for e in episodes['from scratch,' + chr(10) + 'small batches'])} seeds did not get there within 300 episodes"
+                f"and {sum(e is None for e in episodes[SMALL_SCRATCH])} seeds did not get there within 300 episodes"
             ),
         ),
     ]
-    reference = records["warm start"].tasks[0].reference
+    reference = records[WARM].tasks[0].reference
     curves = compare_curves({n: r.curves() for n, r in records.items()}, reference, "flipped 2R: return while learning")
     dots = seed_dots(episodes, "episodes to near-optimal", "flipped 2R: episodes that each seed needs", log=True)
     return Outcome(

@@ -13,7 +13,6 @@ from asap.config import Config
 from asap.configure import settings_of, transfer_settings
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
-from asap.errors import UserError
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
 from asap.session import Result, Session
@@ -131,17 +130,8 @@ class Laboratory:
             return self.records[label]
         path = self.out / "runs" / label
         with self.progress(config, label) as progress:
-            result = Session(config, self._run_at(path, config), progress.show).train(self.stop)
+            result = Session(config, Run.create_or_continue(path, to_toml(config)), progress.show).train(self.stop)
         if self.stop.requested:
             raise SystemExit(self.stop.exit_code)
         self.records[label] = Record(label, result, path, command)
         return self.records[label]
-
-    def _run_at(self, path: Path, config: Config) -> Run:
-        text = to_toml(config)
-        if not (path / "config.toml").exists():
-            return Run.create(path, text)
-        run = Run.open(path)
-        if run.config_text() != text:
-            raise UserError("--out", "holds runs with other settings or seeds", path, "choose another directory")
-        return run

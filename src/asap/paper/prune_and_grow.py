@@ -8,7 +8,7 @@ from asap.envs.catalog import Reference
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate
 from asap.keys import Key, fold, host_generator, root
-from asap.learn.train import COMPILER_OPTIONS
+from asap.learn.train import compiled
 from asap.paper.claims import Claim, Outcome, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.policy.policy import ASAPPolicy
@@ -47,8 +47,7 @@ class Judge:
         task = record.tasks[0]
         self.tasks = TaskSet.of(task.env, {task.name: task.task})
         self.keys = stack([root(seed) for seed in seeds])
-        options = COMPILER_OPTIONS if jax.default_backend() == "cpu" else None
-        self._play = jax.jit(jax.vmap(self._play_one, in_axes=(0, 0, None)), compiler_options=options)
+        self._play = compiled(jax.vmap(self._play_one, in_axes=(0, 0, None)))
 
     def __call__(self, policies: list[ASAPPolicy], rounds: tuple[int, ...] = PRUNING) -> Evaluation:
         """Arrays have seeds first."""

@@ -1,7 +1,6 @@
 """Learning one task after another: all seeds side by side, each with a task of its own, in one program."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate
 from asap.keys import Key, fold, host_generator, root
 from asap.learn.advantage import Critic
-from asap.learn.train import COMPILER_OPTIONS, TrainState, begin_training, init, update
+from asap.learn.train import TrainState, begin_training, compiled, init, update
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import soften
 from asap.stopping import StopRequest
@@ -50,9 +49,9 @@ class School:
 
     def __init__(self, config: Config, stop: StopRequest):
         self.config, self.stop = config, stop
-        self._begin = compiled(self._begin_one)
-        self._advance = compiled(self._advance_one)
-        self._evaluate = compiled(self._evaluate_one)
+        self._begin = compiled(jax.vmap(self._begin_one))
+        self._advance = compiled(jax.vmap(self._advance_one))
+        self._evaluate = compiled(jax.vmap(self._evaluate_one))
 
     def learn(self, lessons: Lesson, looks: tuple[int, ...]) -> Learned:
         """As many chunks as the last of `looks` says, looked at in the beginning and after each of these numbers."""
@@ -93,10 +92,6 @@ class School:
 
     def _evaluate_one(self, key: Key, tasks: TaskSet, policy: ASAPPolicy, round_: Int[Array, ""]) -> Evaluation:
         return evaluate(policy, tasks, fold(key, _EVALUATE, round_), self.config.run.eval_episodes)
-
-
-def compiled(function: Callable) -> Callable:
-    return jax.jit(jax.vmap(function), compiler_options=COMPILER_OPTIONS if jax.default_backend() == "cpu" else None)
 
 
 class Learner(NamedTuple):
