@@ -92,6 +92,13 @@ def test_the_descriptor_stays_with_the_episode_and_tells_the_task(windows):
     np.testing.assert_array_equal(steps.observation[2:], steps.next_observation[2:])
 
 
+def test_each_step_belongs_to_the_task_that_its_descriptor_tells(windows):
+    steps = join(windows)
+    assert (steps.of_task.sum(0) == 1).all() and steps.of_task.any((1, 2)).all()
+    for member in steps.of_task:
+        assert len(np.unique(steps.descriptor[:, member], axis=1).T) == 1
+
+
 def test_skills_and_actions_exist(windows):
     steps = join(windows)
     assert set(np.unique(steps.skill)) <= set(range(4)) and len(np.unique(steps.skill)) > 1
