@@ -57,7 +57,7 @@ def evaluate(policy: ASAPPolicy, tasks: TaskSet, key: Key, num_episodes: int) ->
         so_far = going.evaluation
         evaluation = Evaluation(
             returns=jnp.where(ends, outcome.total, so_far.returns),
-            success=jnp.where(ends, outcome.terminated, so_far.success),
+            success=jnp.where(ends, outcome.success, so_far.success),
             lengths=jnp.where(ends, outcome.elapsed, so_far.lengths),
             skill_steps=so_far.skill_steps + used.sum(-1),
             skill_starts=so_far.skill_starts + begun.sum(-1),

@@ -14,6 +14,7 @@ class Timestep(NamedTuple):
     state: State
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
+    success: Bool[Array, ""]  # The episode ended as it should: at the goal, with a goal.
 
 
 class Transition(NamedTuple):

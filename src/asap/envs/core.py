@@ -113,6 +113,7 @@ class Outcome(NamedTuple):
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
+    success: Bool[Array, ""]
     next_observation: Float[Array, "O"]
     total: Float[Array, ""]
     elapsed: Int[Array, ""]
@@ -133,7 +134,14 @@ def advance(
     elapsed, total = episode.elapsed + 1, episode.total + step.reward
     truncated = (elapsed >= tasks.env.spec.horizon) & ~step.terminated
     outcome = Outcome(
-        step.reward, step.terminated, truncated, tasks.env.observe(step.state, task), total, elapsed, episode.task
+        reward=step.reward,
+        terminated=step.terminated,
+        truncated=truncated,
+        success=step.success,
+        next_observation=tasks.env.observe(step.state, task),
+        total=total,
+        elapsed=elapsed,
+        task=episode.task,
     )
     going_on = Episode(step.state, episode.task, elapsed, total)
     fresh = begin(tasks, reset_key, task_key)

@@ -138,7 +138,7 @@ class Rooms(Env):
         x, y = jnp.where(blocked, state.x, x), jnp.where(blocked, state.y, y)
         half = task.goal_half_width
         at_goal = (jnp.abs(x - task.goal[0]) <= half) & (jnp.abs(y - task.goal[1]) <= half)
-        return Timestep(Position(x, y), jnp.where(at_goal, STEP_REWARD + GOAL_REWARD, STEP_REWARD), at_goal)
+        return Timestep(Position(x, y), jnp.where(at_goal, STEP_REWARD + GOAL_REWARD, STEP_REWARD), at_goal, at_goal)
 
     def observe(self, state: Position, task: RoomsTask) -> Float[Array, "4"]:
         return jnp.stack([state.x, state.y, task.goal[0], task.goal[1]])

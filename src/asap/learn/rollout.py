@@ -97,7 +97,7 @@ def count_ended(outcome: Outcome, num_tasks: int, counted: Bool[Array, "L"] | bo
     return EpisodeTotals(
         episodes=of_task.sum(-1),
         returns=jnp.where(of_task, outcome.total, 0.0).sum(-1),
-        successes=(of_task & outcome.terminated).sum(-1),
+        successes=(of_task & outcome.success).sum(-1),
         steps=jnp.where(of_task, outcome.elapsed, 0).sum(-1),
     )
 

@@ -1,8 +1,9 @@
 """One simulator cycle of rcssserver 15.2.2: commands, motion, goal posts, collisions, stamina.
 
-Pure functions of a world with one ball and P players; every number of the players has axis (P,), worlds are batched with
-`vmap`. Random numbers come in as `Noise`, all zeros for a world without noise. The functions keep the precision of their
-inputs: the recorded games are replayed in double precision, training runs in single.
+Pure functions of a world with one ball and a tuple of players, every number a scalar: worlds are batched with `vmap`,
+and then each number is a flat array. Random numbers come in as `Noise`, all zeros for a world without noise. The
+functions keep the precision of their inputs: the recorded games are replayed in double precision, training runs in
+single.
 """
 
 import math
@@ -10,273 +11,295 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
 from asap.envs.soccer import constants as c
+from asap.envs.soccer.vectors import Scalar, Vector, towards, where, wrapped
 
 NONE, DASH, TURN, KICK, TACKLE, CATCH = range(6)
 
 
 class Ball(NamedTuple):
-    position: Float[Array, "2"]
-    velocity: Float[Array, "2"]
+    position: Vector
+    velocity: Vector
 
 
-class Players(NamedTuple):
-    position: Float[Array, "P 2"]
-    velocity: Float[Array, "P 2"]
-    body: Float[Array, "P"]
-    stamina: Float[Array, "P"]
-    effort: Float[Array, "P"]
-    recovery: Float[Array, "P"]
-    capacity: Float[Array, "P"]
-    frozen: Int[Array, "P"]  # Cycles until a tackler can act again.
-    catch_ban: Int[Array, "P"]  # Cycles until the goalkeeper may try again.
+class Player(NamedTuple):
+    position: Vector
+    velocity: Vector
+    body: Scalar
+    stamina: Scalar
+    effort: Scalar
+    recovery: Scalar
+    capacity: Scalar
+    frozen: Int[Array, ""]  # Cycles until a tackler can act again.
+    catch_ban: Int[Array, ""]  # Cycles until the goalkeeper may try again.
 
 
 class World(NamedTuple):
     ball: Ball
-    players: Players
+    players: tuple[Player, ...]
 
 
-class Commands(NamedTuple):
-    """One body command per player: `power` of a dash or kick, `angle` of all, relative to the body."""
+class Command(NamedTuple):
+    """The one body command of a player: `power` of a dash or kick, `angle` of all, relative to the body."""
 
-    kind: Int[Array, "P"]
-    power: Float[Array, "P"]
-    angle: Float[Array, "P"]
+    kind: Int[Array, ""]
+    power: Scalar
+    angle: Scalar
+
+
+class Polar(NamedTuple):
+    """Two uniform numbers, the radius in [0, 1) and the angle in [-1, 1), as parts of the largest radius and of pi."""
+
+    radius: Scalar
+    angle: Scalar
+
+
+class PlayerNoise(NamedTuple):
+    """Uniform numbers of one player in one cycle: `turn` in [-1, 1), `tackle` in [0, 1)."""
+
+    motion: Polar
+    kick: Polar
+    turn: Scalar
+    tackle: Scalar
 
 
 class Noise(NamedTuple):
-    """Uniform numbers of one cycle. Radii and chances are in [0, 1), the others in [-1, 1); `scale` 0 switches them off."""
-
-    ball: Float[Array, "2"]  # Radius, angle.
-    players: Float[Array, "P 2"]
-    kicks: Float[Array, "P 2"]
-    turns: Float[Array, "P"]
-    tackles: Float[Array, "P"]
-    scale: Float[Array, ""]
+    ball: Polar
+    players: tuple[PlayerNoise, ...]
 
 
-def rested(position: Float[Array, "P 2"], body: Float[Array, "P"]) -> Players:
-    """Players that stand still with all their stamina."""
-    ones, none = jnp.ones_like(body), jnp.zeros(body.shape, jnp.int32)
-    still = jnp.zeros_like(position)
-    return Players(position, still, body, c.STAMINA_MAX * ones, ones, ones, c.STAMINA_CAPACITY * ones, none, none)
+STILL = Polar(0.0, 0.0)
 
 
 def no_noise(num_players: int) -> Noise:
-    pairs, flat = jnp.zeros((num_players, 2)), jnp.zeros(num_players)
-    return Noise(jnp.zeros(2), pairs, pairs, flat, flat, jnp.zeros(()))
+    """Everything goes as planned, tackles too."""
+    return Noise(STILL, (PlayerNoise(STILL, STILL, 0.0, 1.0),) * num_players)
 
 
-def step(world: World, commands: Commands, noise: Noise) -> World:
+def rested(position: Vector, body: Scalar) -> Player:
+    """A player that stands still with all its stamina."""
+    one, none = jnp.ones_like(body), jnp.zeros_like(body, jnp.int32)
+    still = Vector(jnp.zeros_like(position.x), jnp.zeros_like(position.y))
+    return Player(position, still, body, c.STAMINA_MAX * one, one, one, c.STAMINA_CAPACITY * one, none, none)
+
+
+def step(world: World, commands: tuple[Command, ...], noise: Noise) -> World:
     """Commands act on the state they find, then everything moves, collides, and breathes."""
-    able = world.players.frozen == 0
-    commands = commands._replace(kind=jnp.where(able, commands.kind, NONE))
-    world = _catch(world, commands)
-    ball, players = world
-    ball_push = _kicks(ball, players, commands, noise) + _tackles(ball, players, commands, noise)
-    player_push, cost = _dashes(players, commands)
-    body = _turned(players, commands, noise)
-    tackled = commands.kind == TACKLE
-    ball = Ball(*_moved(*ball, ball_push, c.BALL_SIZE, c.BALL_ACCEL_MAX, c.BALL_SPEED_MAX, c.BALL_RAND * noise.scale, noise.ball))
-    move = jax.vmap(lambda p, v, a, u: _moved(p, v, a, c.PLAYER_SIZE, c.PLAYER_ACCEL_MAX, c.PLAYER_SPEED_MAX, c.PLAYER_RAND * noise.scale, u))
-    position, velocity = move(players.position, players.velocity, player_push, noise.players)
-    ball, position, velocity = _collided(ball, position, velocity)
-    players = players._replace(
-        position=position,
-        velocity=c.PLAYER_DECAY * velocity,
-        body=body,
-        stamina=players.stamina - cost,
-        frozen=jnp.where(tackled, c.TACKLE_CYCLES, jnp.maximum(players.frozen - 1, 0)),
-        catch_ban=jnp.where(commands.kind == CATCH, c.CATCH_BAN, jnp.maximum(players.catch_ban - 1, 0)),
-    )
-    return World(ball._replace(velocity=c.BALL_DECAY * ball.velocity), _breathed(players))
+    acts = tuple(_act(player, order) for player, order in zip(world.players, commands))
+    ball, players = _caught(world, acts)
+    push = Vector(0.0, 0.0)
+    for player, act, dice in zip(players, acts, noise.players):
+        push = push + _struck(ball, player, act, dice)
+    moved_ball = Ball(*_moved(ball, push, c.BALL_SIZE, c.BALL_ACCEL_MAX, c.BALL_SPEED_MAX, c.BALL_RAND, noise.ball))
+    moved = tuple(_ran(player, act, dice) for player, act, dice in zip(players, acts, noise.players))
+    ball, players = _collided(World(moved_ball, moved))
+    ball = ball._replace(velocity=ball.velocity * c.BALL_DECAY)
+    return World(ball, tuple(_breathed(p._replace(velocity=p.velocity * c.PLAYER_DECAY)) for p in players))
 
 
 # ---- Commands -----------------------------------------------------------------------------------------------------
 
 
-def direction(angle: Float[Array, "*n"]) -> Float[Array, "*n 2"]:
-    return jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)
+class _Act(NamedTuple):
+    """A command as the server takes it, and the direction on the pitch that it names."""
+
+    kind: Int[Array, ""]
+    power: Scalar
+    angle: Scalar
+    heading: Vector
 
 
-def length(vector: Float[Array, "*n 2"]) -> Float[Array, "*n"]:
-    return jnp.hypot(vector[..., 0], vector[..., 1])
+def _act(player: Player, order: Command) -> _Act:
+    kind = jnp.where(player.frozen == 0, order.kind, NONE)
+    rounded = wrapped(jnp.round(order.angle / c.DASH_ANGLE_STEP) * c.DASH_ANGLE_STEP)
+    angle = jnp.where(kind == DASH, rounded, jnp.clip(order.angle, -math.pi, math.pi))
+    return _Act(kind, order.power, angle, towards(player.body + angle))
 
 
-def wrapped(angle: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """The same angle in [-pi, pi)."""
-    return (angle + math.pi) % (2 * math.pi) - math.pi
+def _ran(player: Player, act: _Act, dice: PlayerNoise) -> Player:
+    """The player after its own dash or turn, moved; a tackle freezes it, a try to catch bans the next."""
+    push, cost = _dash(player, act)
+    position, velocity = _moved(player, push, c.PLAYER_SIZE, c.PLAYER_ACCEL_MAX, c.PLAYER_SPEED_MAX, c.PLAYER_RAND, dice.motion)
+    turn = (1 + c.PLAYER_RAND * dice.turn) * act.angle / (1 + c.INERTIA_MOMENT * player.velocity.length)
+    return player._replace(
+        position=position,
+        velocity=velocity,
+        body=jnp.where(act.kind == TURN, wrapped(player.body + turn), player.body),
+        stamina=player.stamina - cost,
+        frozen=jnp.where(act.kind == TACKLE, c.TACKLE_CYCLES, jnp.maximum(player.frozen - 1, 0)),
+        catch_ban=jnp.where(act.kind == CATCH, c.CATCH_BAN, jnp.maximum(player.catch_ban - 1, 0)),
+    )
 
 
-def bearing(players: Players, ball: Ball) -> Float[Array, "P"]:
-    """Angle of the ball from each player's body."""
-    offset = ball.position - players.position
-    return wrapped(jnp.arctan2(offset[:, 1], offset[:, 0]) - players.body)
-
-
-def _dashes(players: Players, commands: Commands) -> tuple[Float[Array, "P 2"], Float[Array, "P"]]:
-    """Accelerations, and the stamina they cost. Dashing backwards costs twice."""
-    is_dash = commands.kind == DASH
-    power = jnp.where(is_dash, jnp.clip(commands.power, -c.POWER_MAX, c.POWER_MAX), 0.0)
-    angle = wrapped(jnp.round(commands.angle / c.DASH_ANGLE_STEP) * c.DASH_ANGLE_STEP)
+def _dash(player: Player, act: _Act) -> tuple[Vector, Scalar]:
+    """Acceleration, and the stamina it costs. Dashing backwards costs twice."""
+    power = jnp.where(act.kind == DASH, jnp.clip(act.power, -c.POWER_MAX, c.POWER_MAX), 0.0)
     need = jnp.where(power < 0, -2.0 * power, power)
-    paid = jnp.minimum(need, players.stamina + c.EXTRA_STAMINA)
+    paid = jnp.minimum(need, player.stamina + c.EXTRA_STAMINA)
     power = jnp.where(power < 0, -paid / 2, paid)
-    turned = jnp.abs(angle) / (math.pi / 2)  # 0 ahead, 1 sideways, 2 backwards.
+    turned = jnp.abs(act.angle) / (math.pi / 2)  # 0 ahead, 1 sideways, 2 backwards.
     sideways = c.SIDE_DASH_RATE + (1 - c.SIDE_DASH_RATE) * (1 - turned)
     backwards = c.BACK_DASH_RATE - (c.BACK_DASH_RATE - c.SIDE_DASH_RATE) * (2 - turned)
     rate = jnp.where(turned <= 1, sideways, backwards)
-    force = players.effort * power * rate * c.DASH_POWER_RATE
-    return force[:, None] * direction(players.body + angle), jnp.minimum(paid, players.stamina)
+    return act.heading * (player.effort * power * rate * c.DASH_POWER_RATE), jnp.minimum(paid, player.stamina)
 
 
-def _turned(players: Players, commands: Commands, noise: Noise) -> Float[Array, "P"]:
-    moment = jnp.clip(commands.angle, -math.pi, math.pi)
-    turn = (1 + c.PLAYER_RAND * noise.scale * noise.turns) * moment / (1 + c.INERTIA_MOMENT * length(players.velocity))
-    return jnp.where(commands.kind == TURN, wrapped(players.body + turn), players.body)
-
-
-def _spread(radius: Float[Array, "*n"], uniforms: Float[Array, "*n 2"]) -> Float[Array, "*n 2"]:
+def _spread(radius: Scalar, polar: Polar) -> Vector:
     """A vector of a random length up to `radius` in a random direction."""
-    return (radius * uniforms[..., 0])[..., None] * direction(math.pi * uniforms[..., 1])
+    return towards(math.pi * polar.angle) * (radius * polar.radius)
 
 
-def is_kickable(players: Players, ball: Ball) -> Bool[Array, "P"]:
-    return length(ball.position - players.position) <= c.KICKABLE
+def is_kickable(player: Player, ball: Ball) -> Bool[Array, ""]:
+    return (ball.position - player.position).square <= c.KICKABLE**2
 
 
-def _kicks(ball: Ball, players: Players, commands: Commands, noise: Noise) -> Float[Array, "2"]:
-    """The sum of all kicks, as an acceleration of the ball."""
-    power = jnp.clip(commands.power, 0.0, c.POWER_MAX)
-    side = jnp.abs(bearing(players, ball)) / math.pi
-    gap = (length(ball.position - players.position) - c.TOUCHING) / c.KICKABLE_MARGIN
-    force = power * c.KICK_POWER_RATE * (1 - 0.25 * side - 0.25 * gap)
-    pushes = force[:, None] * direction(players.body + commands.angle)
-    place, speed = 0.5 + 0.25 * (side + gap), 0.5 + 0.5 * length(ball.velocity) / (c.BALL_SPEED_MAX * c.BALL_DECAY)
-    error = _spread(noise.scale * c.KICK_RAND * power / c.POWER_MAX * (place + speed), noise.kicks)
-    kicked = (commands.kind == KICK) & is_kickable(players, ball)
-    return jnp.where(kicked[:, None], pushes + error, 0.0).sum(0)
+class Touch(NamedTuple):
+    """How the ball lies to a player: `side` 0 ahead to 1 behind, `gap` 0 touching to 1 barely kickable."""
+
+    side: Scalar
+    gap: Scalar
+
+    @classmethod
+    def of(cls, player: Player, ball: Ball) -> "Touch":
+        offset = ball.position - player.position
+        side = jnp.abs(wrapped(offset.angle - player.body)) / math.pi
+        return cls(side, (offset.length - c.TOUCHING) / c.KICKABLE_MARGIN)
+
+    @property
+    def kick_rate(self) -> Scalar:
+        """Acceleration per unit of power: less for a ball aside, behind, or further off."""
+        return c.KICK_POWER_RATE * (1 - 0.25 * self.side - 0.25 * self.gap)
 
 
-def tackle_failure(players: Players, ball: Ball) -> Float[Array, "P"]:
+def _in_frame(player: Player, ball: Ball, ahead_of: Vector) -> Vector:
+    """The ball from the player, along a direction and across it."""
+    offset = ball.position - player.position
+    return Vector(offset.dot(ahead_of), offset.y * ahead_of.x - offset.x * ahead_of.y)
+
+
+def tackle_failure(player: Player, ball: Ball) -> Scalar:
     """Chance that a tackle fails; a ball at the back is never reached."""
-    offset = ball.position - players.position
-    ahead = (offset * direction(players.body)).sum(-1)
-    aside = (offset * direction(players.body + math.pi / 2)).sum(-1)
-    fail = (jnp.abs(ahead) / c.TACKLE_DISTANCE) ** c.TACKLE_EXPONENT + (jnp.abs(aside) / c.TACKLE_WIDTH) ** c.TACKLE_EXPONENT
+    ahead, aside = _in_frame(player, ball, towards(player.body))
+    fail = (ahead / c.TACKLE_DISTANCE) ** c.TACKLE_EXPONENT + (aside / c.TACKLE_WIDTH) ** c.TACKLE_EXPONENT
     return jnp.where(ahead <= 0, 1.0, jnp.minimum(fail, 1.0))
 
 
-def _tackles(ball: Ball, players: Players, commands: Commands, noise: Noise) -> Float[Array, "2"]:
-    fail = tackle_failure(players, ball)
-    side = jnp.abs(bearing(players, ball)) / math.pi
-    power = c.POWER_MAX * (1 - jnp.abs(commands.angle) / math.pi)
-    force = power * c.TACKLE_POWER_RATE * (1 - 0.5 * side)
-    pushes = force[:, None] * direction(players.body + commands.angle)
-    place, speed = 0.5 + 0.5 * (1 - fail), 0.5 + 0.5 * length(ball.velocity) / (c.BALL_SPEED_MAX * c.BALL_DECAY)
-    error = _spread(2 * noise.scale * c.KICK_RAND * power / c.POWER_MAX * (place + speed), noise.kicks)
-    succeeds = (commands.kind == TACKLE) & (fail < 1) & (noise.tackles >= fail * (noise.scale > 0))
-    return jnp.where(succeeds[:, None], pushes + error, 0.0).sum(0)
+def _struck(ball: Ball, player: Player, act: _Act, dice: PlayerNoise) -> Vector:
+    """A kick or a tackle, as an acceleration of the ball, with its error."""
+    is_tackle, touch, fail = act.kind == TACKLE, Touch.of(player, ball), tackle_failure(player, ball)
+    kick_power = jnp.clip(act.power, 0.0, c.POWER_MAX)
+    tackle_power = c.POWER_MAX * (1 - jnp.abs(act.angle) / math.pi)
+    power = jnp.where(is_tackle, tackle_power, kick_power)
+    rate = jnp.where(is_tackle, c.TACKLE_POWER_RATE * (1 - 0.5 * touch.side), touch.kick_rate)
+    place = jnp.where(is_tackle, 2 * (0.5 + 0.5 * (1 - fail)), 0.5 + 0.25 * (touch.side + touch.gap))
+    speed = 0.5 + 0.5 * ball.velocity.length / (c.BALL_SPEED_MAX * c.BALL_DECAY)
+    error = _spread(c.KICK_RAND * power / c.POWER_MAX * (place + jnp.where(is_tackle, 2 * speed, speed)), dice.kick)
+    kicks = (act.kind == KICK) & is_kickable(player, ball)
+    tackles = is_tackle & (fail < 1) & (dice.tackle >= fail)
+    return where(kicks | tackles, act.heading * (power * rate) + error, Vector(0.0, 0.0))
 
 
-def can_catch(players: Players, ball: Ball, angle: Float[Array, "P"]) -> Bool[Array, "P"]:
-    """Whether the ball lies in the rectangle that begins at the player's centre, in that direction of the body."""
-    offset = ball.position - players.position
-    ahead = (offset * direction(players.body + angle)).sum(-1)
-    aside = (offset * direction(players.body + angle + math.pi / 2)).sum(-1)
+def can_catch(player: Player, ball: Ball, heading: Vector) -> Bool[Array, ""]:
+    """Whether the ball lies in the rectangle that begins at the player's centre, in that direction."""
+    ahead, aside = _in_frame(player, ball, heading)
     return (ahead >= 0) & (ahead <= c.CATCH_LENGTH) & (jnp.abs(aside) <= c.CATCH_WIDTH / 2)
 
 
-def _catch(world: World, commands: Commands) -> World:
+def _caught(world: World, acts: tuple[_Act, ...]) -> World:
     """A catcher is put against the ball, facing it, and at rest. Nothing holds the ball: what rounding leaves as an overlap
     is a collision, otherwise the ball rolls on."""
-    ball, players = world
-    caught = (commands.kind == CATCH) & (players.catch_ban == 0) & can_catch(players, ball, commands.angle)
-    offset = ball.position - players.position
-    distance = length(offset)
-    approach = offset * ((distance - c.TOUCHING) / jnp.maximum(distance, 1e-9))[:, None]
-    facing = jnp.arctan2(offset[:, 1], offset[:, 0])
-    placed = players._replace(
-        position=jnp.where(caught[:, None], players.position + approach, players.position),
-        velocity=jnp.where(caught[:, None], 0.0, players.velocity),
-        body=jnp.where(caught, facing, players.body),
-    )
-    ball_after, position, velocity = _collided(ball, placed.position, placed.velocity)
-    any_caught = caught.any()
-    ball = jax.tree.map(lambda new, old: jnp.where(any_caught, new, old), ball_after, ball)
-    players = placed._replace(
-        position=jnp.where(any_caught, position, placed.position), velocity=jnp.where(any_caught, velocity, placed.velocity)
-    )
-    return World(ball, players)
+    ball = world.ball
+    any_caught, players = False, []
+    for player, act in zip(world.players, acts):
+        caught = (act.kind == CATCH) & (player.catch_ban == 0) & can_catch(player, ball, act.heading)
+        offset = ball.position - player.position
+        distance = offset.length
+        approach = offset * ((distance - c.TOUCHING) / jnp.maximum(distance, 1e-9))
+        players.append(
+            player._replace(
+                position=where(caught, player.position + approach, player.position),
+                velocity=where(caught, Vector(0.0, 0.0), player.velocity),
+                body=jnp.where(caught, offset.angle, player.body),
+            )
+        )
+        any_caught = any_caught | caught
+    return _collided(World(ball, tuple(players)), any_caught)
 
 
 # ---- Motion -------------------------------------------------------------------------------------------------------
 
 
-def _clipped(vector: Float[Array, "2"], limit: float) -> Float[Array, "2"]:
-    return vector * jnp.minimum(1.0, limit / jnp.maximum(length(vector), 1e-9))
+def _clipped(vector: Vector, limit: float) -> Vector:
+    return vector * jnp.minimum(1.0, limit / jnp.maximum(vector.length, 1e-9))
 
 
-def _moved(position, velocity, push, size, accel_max, speed_max, rand, uniforms) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
+def _moved(moving: Ball | Player, push: Vector, size: float, accel_max: float, speed_max: float, rand: float, dice: Polar) -> tuple[Vector, Vector]:
     """Position and velocity (not yet decayed) after one cycle. The speed is limited only when something pushes."""
+    position, velocity = moving.position, moving.velocity
     pushed = _clipped(velocity + _clipped(push, accel_max), speed_max)
-    velocity = jnp.where((push != 0).any(), pushed, velocity)
-    velocity = velocity + _spread(rand * length(velocity), uniforms)
+    velocity = where((push.x != 0) | (push.y != 0), pushed, velocity)
+    velocity = velocity + _spread(rand * velocity.length, dice)
     return _reflected(position, velocity, size + c.POST_RADIUS)
 
 
-def _reflected(position: Float[Array, "2"], velocity: Float[Array, "2"], reach: float) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
+def _reflected(position: Vector, velocity: Vector, reach: float) -> tuple[Vector, Vector]:
     """Where the path leads when the nearest goal post is in its way: mirrored where it touches, at full speed."""
-    posts = jnp.asarray(c.POSTS, position.dtype)
-    post = posts[jnp.argmin(length(posts - position))]
+    post = Vector(jnp.where(position.x < 0, -c.POST_X, c.POST_X), jnp.where(position.y < 0, -c.POST_Y, c.POST_Y))
     offset = position - post
-    a, b = (velocity**2).sum(), (offset * velocity).sum()
-    inside = b**2 - a * ((offset**2).sum() - reach**2)
+    a, b = velocity.square, offset.dot(velocity)
+    inside = b**2 - a * (offset.square - reach**2)
     when = (-b - jnp.sqrt(jnp.maximum(inside, 0.0))) / jnp.maximum(a, 1e-12)
     touches = (inside > 0) & (when >= 0) & (when <= 1)
-    touch = position + when * velocity
-    normal = (touch - post) / reach
-    mirrored = velocity - 2 * (velocity * normal).sum() * normal
-    return (
-        jnp.where(touches, touch + (1 - when) * mirrored, position + velocity),
-        jnp.where(touches, mirrored, velocity),
-    )
+    touch = position + velocity * when
+    normal = (touch - post) * (1 / reach)
+    mirrored = velocity - normal * (2 * velocity.dot(normal))
+    return where(touches, touch + mirrored * (1 - when), position + velocity), where(touches, mirrored, velocity)
 
 
-def _collided(ball: Ball, position: Float[Array, "P 2"], velocity: Float[Array, "P 2"]) -> tuple[Ball, Float[Array, "P 2"], Float[Array, "P 2"]]:
+def _collided(world: World, allowed: Bool[Array, ""] | bool = True) -> World:
     """Overlapping objects are moved apart about their midpoints, several times if need be; then each rebounds once."""
-    places = jnp.concatenate([ball.position[None], position])
-    count = places.shape[0]
-    sizes = jnp.asarray([c.BALL_SIZE] + [c.PLAYER_SIZE] * (count - 1), places.dtype)
-    reach = sizes[:, None] + sizes[None]
-    apart = ~jnp.eye(count, dtype=bool)
+    things = (world.ball, *world.players)
+    sizes = [c.BALL_SIZE] + [c.PLAYER_SIZE] * len(world.players)
+    pairs = [(i, j) for i in range(len(things)) for j in range(i + 1, len(things))]
 
-    def one_round(_: int, carry):
-        places, hit = carry
-        offset = places[:, None] - places[None]
-        distance = jnp.hypot(offset[..., 0], offset[..., 1])
-        overlaps = apart & (distance < reach)
-        unit = jnp.where(distance[..., None] > 0, offset / jnp.maximum(distance, 1e-12)[..., None], jnp.asarray([1.0, 0.0], places.dtype))
-        targets = (places[:, None] + places[None]) / 2 + unit * (reach / 2 + c.COLLISION_GAP)[..., None]
-        contacts = overlaps.sum(1)
-        moved = jnp.where(overlaps[..., None], targets, 0.0).sum(1) / jnp.maximum(contacts, 1)[:, None]
-        return jnp.where((contacts > 0)[:, None], moved, places), hit | (contacts > 0)
+    def overlap(places: tuple[Vector, ...]) -> list[Bool[Array, ""]]:
+        return [(places[i] - places[j]).square < (sizes[i] + sizes[j]) ** 2 for i, j in pairs]
 
-    places, hit = jax.lax.fori_loop(0, c.COLLISION_ROUNDS, one_round, (places, jnp.zeros(count, bool)))
-    speeds = jnp.concatenate([ball.velocity[None], velocity])
-    speeds = jnp.where(hit[:, None], c.COLLISION_REBOUND * speeds, speeds)
-    return Ball(places[0], speeds[0]), places[1:], speeds[1:]
+    def goes_on(carry) -> Bool[Array, ""]:
+        places, _, round_ = carry
+        touching = overlap(places)
+        return allowed & (round_ < c.COLLISION_ROUNDS) & jnp.stack(touching).any()
+
+    def one_round(carry):
+        places, hit, round_ = carry
+        moved, contacts = [Vector(0.0, 0.0)] * len(places), [0] * len(places)
+        for (i, j), touch in zip(pairs, overlap(places)):
+            offset, middle = places[i] - places[j], (places[i] + places[j]) * 0.5
+            distance = offset.length
+            unit = where(distance > 0, offset * (1 / jnp.maximum(distance, 1e-12)), Vector(1.0, 0.0))
+            apart = unit * ((sizes[i] + sizes[j]) / 2 + c.COLLISION_GAP)
+            moved[i] = moved[i] + where(touch, middle + apart, Vector(0.0, 0.0))
+            moved[j] = moved[j] + where(touch, middle - apart, Vector(0.0, 0.0))
+            contacts[i], contacts[j] = contacts[i] + touch, contacts[j] + touch
+        after = tuple(where(n > 0, m * (1 / jnp.maximum(n, 1)), p) for n, m, p in zip(contacts, moved, places))
+        return after, tuple(h | (n > 0) for h, n in zip(hit, contacts)), round_ + 1
+
+    places = tuple(thing.position for thing in things)
+    untouched = tuple(jnp.zeros_like(place.x, bool) for place in places)
+    places, hit, _ = jax.lax.while_loop(goes_on, one_round, (places, untouched, jnp.int32(0)))
+    after = [
+        thing._replace(position=place, velocity=where(was_hit, thing.velocity * c.COLLISION_REBOUND, thing.velocity))
+        for thing, place, was_hit in zip(things, places, hit)
+    ]
+    return World(after[0], tuple(after[1:]))
 
 
-def _breathed(players: Players) -> Players:
-    tired, weak = players.stamina <= c.RECOVERY_THRESHOLD, players.stamina <= c.EFFORT_DOWN
-    recovery = jnp.where(tired, jnp.maximum(c.RECOVERY_MIN, players.recovery - c.RECOVERY_STEP), players.recovery)
-    effort = jnp.where(weak, jnp.maximum(c.EFFORT_MIN, players.effort - c.EFFORT_DOWN_STEP), players.effort)
-    effort = jnp.where(players.stamina >= c.EFFORT_UP, jnp.minimum(1.0, effort + c.EFFORT_UP_STEP), effort)
-    gain = jnp.minimum(jnp.minimum(recovery * c.STAMINA_INC, c.STAMINA_MAX - players.stamina), players.capacity)
-    return players._replace(
-        stamina=players.stamina + gain, capacity=players.capacity - gain, effort=effort, recovery=recovery
-    )
+def _breathed(player: Player) -> Player:
+    tired, weak = player.stamina <= c.RECOVERY_THRESHOLD, player.stamina <= c.EFFORT_DOWN
+    recovery = jnp.where(tired, jnp.maximum(c.RECOVERY_MIN, player.recovery - c.RECOVERY_STEP), player.recovery)
+    effort = jnp.where(weak, jnp.maximum(c.EFFORT_MIN, player.effort - c.EFFORT_DOWN_STEP), player.effort)
+    effort = jnp.where(player.stamina >= c.EFFORT_UP, jnp.minimum(1.0, effort + c.EFFORT_UP_STEP), effort)
+    gain = jnp.minimum(jnp.minimum(recovery * c.STAMINA_INC, c.STAMINA_MAX - player.stamina), player.capacity)
+    return player._replace(stamina=player.stamina + gain, capacity=player.capacity - gain, effort=effort, recovery=recovery)
