@@ -53,12 +53,12 @@ class StrikerTask(NamedTuple):
     ball_high: Float[Array, "2"]
     defender_low: Float[Array, "2"]
     defender_high: Float[Array, "2"]
-    perception: Float[Array, ""]  # Error of an opponent's place as the striker sees it, as a part of the distance.
+    perception: Float[Array, ""]  # Largest error of a place as a player sees it, as a part of the distance.
 
 
 def standard_task() -> StrikerTask:
     return StrikerTask(
-        goalkeeper_speed=np.float32(1.0),
+        goalkeeper_speed=np.float32(0.97),
         ball_low=np.float32([0.0, -HALF_WIDTH_OF_STARTS]),
         ball_high=np.float32([10.5, HALF_WIDTH_OF_STARTS]),
         defender_low=np.float32([42.0, -HALF_WIDTH_OF_STARTS]),
@@ -82,6 +82,7 @@ class Dice(NamedTuple):
 
     physics: Noise
     sight: tuple[Polar, ...]  # Of each opponent, as the striker sees it.
+    ball_sight: tuple[Polar, ...]  # Of the ball, as each opponent sees it.
 
 
 class Striker(Env):
@@ -123,14 +124,15 @@ class Striker(Env):
 
     def noise(self, key: Key) -> Dice:
         count, opponents_count = self.num_defenders + 2, self.num_defenders + 1
-        draws = iter(many_uniforms(key, 2 + 6 * count + 2 * opponents_count))
+        draws = iter(many_uniforms(key, 2 + 6 * count + 4 * opponents_count))
 
         def polar() -> Polar:
             return Polar(next(draws), 2 * next(draws) - 1)
 
         ball = polar()
         players = tuple(PlayerNoise(polar(), polar(), 2 * next(draws) - 1, next(draws)) for _ in range(count))
-        return Dice(Noise(ball, players), tuple(polar() for _ in range(opponents_count)))
+        sights = [tuple(polar() for _ in range(opponents_count)) for _ in range(2)]
+        return Dice(Noise(ball, players), *sights)
 
     def transition(self, noise: Dice, state: Match, action: Int[Array, ""], task: StrikerTask) -> Timestep:
         world = state.world
@@ -141,10 +143,17 @@ class Striker(Env):
             _seen(me, other, i == 0, dice, task.perception)
             for i, (other, dice) in enumerate(zip(world.players[1:], noise.sight))
         )
+        keeper_ball, *defender_balls = (
+            world.ball._replace(position=_blurred(other.position, world.ball.position, dice, task.perception))
+            for other, dice in zip(world.players[1:], noise.ball_sight)
+        )
         commands = (
             striker.act(action, me, world.ball, seen),
-            opponents.goalkeeper(keeper, world.ball, meeting, has_ball, task.goalkeeper_speed),
-            *(opponents.defender(d, world.ball, meeting, has_ball, -1.0 + 2 * i) for i, d in enumerate(defenders)),
+            opponents.goalkeeper(keeper, keeper_ball, meeting, has_ball, task.goalkeeper_speed),
+            *(
+                opponents.defender(other, ball, meeting, has_ball, side)
+                for other, ball, side in zip(defenders, defender_balls, (1.0, -1.0))
+            ),
         )
         after = _refereed(state, step(world, commands, noise.physics))
         reward = _kick_reward(world.ball, action, has_ball) + _end_reward(after.status)
@@ -176,14 +185,16 @@ def _between(low: Float[Array, "2"], high: Float[Array, "2"], u: Scalar, v: Scal
     return Vector(low[0] + u * (high[0] - low[0]), low[1] + v * (high[1] - low[1]))
 
 
-def _seen(me: Player, other: Player, is_goalkeeper: bool, dice: Polar, perception: Scalar) -> striker.Opponent:
-    """An opponent as the striker sees it: the error grows with the distance."""
-    far = (other.position - me.position).length
+def _blurred(from_: Vector, place: Vector, dice: Polar, perception: Scalar) -> Vector:
+    """A place as it is seen from another: the error grows with the distance."""
     angle = math.pi * dice.angle
-    error = Vector(jnp.cos(angle), jnp.sin(angle)) * (perception * far * dice.radius)
-    place = other.position + error
-    runner = Runner.of(other)
-    return striker.Opponent(place, runner._replace(drift=runner.drift + error), is_goalkeeper)
+    error = perception * (place - from_).length * dice.radius
+    return place + Vector(jnp.cos(angle), jnp.sin(angle)) * error
+
+
+def _seen(me: Player, other: Player, is_goalkeeper: bool, dice: Polar, perception: Scalar) -> striker.Opponent:
+    place = _blurred(me.position, other.position, dice, perception)
+    return striker.Opponent(place, Runner.of(other._replace(position=place)), is_goalkeeper)
 
 
 def is_in_box(place: Vector) -> Bool[Array, ""]:

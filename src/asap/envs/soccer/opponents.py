@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from asap.envs.soccer import constants as c
-from asap.envs.soccer.physics import CATCH, KICK, TACKLE, Ball, Command, Player, is_kickable, tackle_failure
-from asap.envs.soccer.prediction import Meeting, Runner, ball_after, choose, meet, run_to, turn_to
+from asap.envs.soccer.physics import CATCH, KICK, TACKLE, Ball, Command, Player, Touch, is_kickable, tackle_failure
+from asap.envs.soccer.prediction import Meeting, Runner, ball_after, choose, kick, meet, run_to, turn_to
 from asap.envs.soccer.vectors import Scalar, Vector, where, wrapped
 
 # Goalkeeper.
@@ -17,6 +17,8 @@ AREA_X, AREA_Y = c.PITCH_HALF_LENGTH - 16.5, 20.16
 
 # Defenders.
 TACKLE_CHANCE = 0.8
+CARRY_SPEED = 0.9
+CAUTION = 0.2  # Cycles that a defender allows for its own error (chosen so that the scoring rates match the real ones).
 PATIENCE = 3.0  # Cycles by which a defender may be later than the striker and still go for the ball.
 
 
@@ -51,10 +53,9 @@ def _is_chasing(me: Player, ball: Ball, ours: Meeting, striker: Meeting, striker
     soon = ball.position + ball.velocity
     close = (soon.x > c.PITCH_HALF_LENGTH - 8.0) & (jnp.abs(soon.y) < c.GOAL_HALF_WIDTH + 3)
     left_alone = (striker.cycles + 3 < ours.cycles) & (striker.cycles < 7)
-    shot = _is_shot(ball) & ~striker_has_ball
     in_area = (ours.point.x > AREA_X) & (jnp.abs(ours.point.y) < AREA_Y)
-    first = in_area & (ours.cycles < striker.cycles)
-    return (close & ~left_alone) | shot | (first & ~striker_has_ball)
+    first = (in_area | _is_shot(ball)) & (ours.cycles < striker.cycles) & ~striker_has_ball
+    return (close & ~left_alone) | first
 
 
 def _chase_point(me: Player, ball: Ball, ours: Meeting) -> Vector:
@@ -102,22 +103,20 @@ def _nothing() -> Command:
 
 
 def defender(me: Player, ball: Ball, striker: Meeting, striker_has_ball: Bool[Array, ""], side: float) -> Command:
-    """Tackle, clear, go for the ball, or stand at home between it and the goal. `side` is -1 or 1: the centre back."""
+    """Tackle, carry the ball away, go for it, or stand at home between it and the goal. `side` is -1 or 1: the centre back."""
     ours = meet(Runner.of(me), ball, c.KICKABLE - 0.3)
-    intercepts = (ours.cycles <= 3) | (ours.cycles < striker.cycles + PATIENCE)
+    mine = ours.cycles + CAUTION
+    intercepts = (mine <= 3) | (mine < striker.cycles + PATIENCE)
     home = defender_home(ball, side)
     at_home = (home - me.position).square < jnp.maximum(1.0, 0.1 * (ball.position - me.position).length) ** 2
     stand = choose(at_home, _nothing(), run_to(me, home, 76.0))
     command = choose(intercepts, run_to(me, ours.point, c.POWER_MAX), stand)
-    command = choose(is_kickable(me, ball), _cleared(me, ball), command)
+    command = choose(is_kickable(me, ball), kick(me, ball, Vector(-CARRY_SPEED, 0.0), Touch.of(me, ball)), command)
     tackles = (1 - tackle_failure(me, ball) >= TACKLE_CHANCE) & striker_has_ball
     return choose(tackles, Command(jnp.int32(TACKLE), jnp.float32(0), jnp.float32(0)), command)
 
 
 def defender_home(ball: Ball, side: float) -> Vector:
-    """Goal-side of the ball: 9 m far out, 4 m near the goal, shifted towards the ball's side."""
-    to_line = c.PITCH_HALF_LENGTH - ball.position.x
-    behind = jnp.clip(4.0 + 0.15 * (to_line - 11.0), 3.5, 9.5)
-    apart = jnp.clip(1.8 + 0.06 * (to_line - 11.0), 1.5, 4.5)
-    x = ball.position.x + behind
-    return Vector(jnp.minimum(x, c.PITCH_HALF_LENGTH - 2.0), 0.4 * ball.position.y + side * apart)
+    """Goal-side of the ball: 9 m far out, beside it near the goal, shifted towards the ball's side (fitted to recordings)."""
+    far, near = 10.4 + 0.8 * ball.position.x, 21.7 + 0.5 * ball.position.x
+    return Vector(jnp.minimum(far, near), 0.38 * ball.position.y + 2.9 * side)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from asap.envs.soccer import constants as c
 from asap.envs.soccer.physics import Ball, Command, Player, Touch
-from asap.envs.soccer.prediction import Runner, choose, cycles_to_roll, fastest, kick, meet, run_to, turn_to
-from asap.envs.soccer.vectors import Scalar, Vector, towards, where, wrapped
+from asap.envs.soccer.prediction import Runner, choose, cycles_to_roll, dash_travel, fastest, kick, meet, run_to, turn_to
+from asap.envs.soccer.vectors import Scalar, Vector, towards, wrapped
 
 MOVE, DRIBBLE, SHOOT = range(3)
 GOAL = Vector(c.PITCH_HALF_LENGTH, 0.0)
@@ -29,7 +29,8 @@ KICK_CLEARANCE = c.TOUCHING + 0.1
 PITCH_MARGIN = 1.0
 STRAIGHT_ON = 16.0  # Up to this x, dribbling goes forward: within 100 degrees of the x axis.
 TURN_FIRST = math.radians(90.0)  # A course further round than this is begun by turning on the ball.
-SHOT_RANGE, SHOT_GAP = 17.0, math.radians(20.0)
+SHOT_RANGE, SHOT_GAP, SHOT_BONUS = 17.0, math.radians(20.0), 1e6
+BLOCK_HALF_WIDTH = 0.5425
 
 TARGETS = 25
 GOALKEEPER_REACH = 1.3
@@ -70,66 +71,84 @@ def hold(me: Player, ball: Ball) -> Command:
     return turn_to(me, wrapped((GOAL - ball.position).angle - me.body))
 
 
+# ---- Searches -------------------------------------------------------------------------------------------------------
+
+
+def _first_best(scores: Float[Array, "N"]) -> tuple[Scalar, Int[Array, ""]]:
+    """The largest of some scores, and where it is; written out, because the compiler makes a slow loop of an argmax."""
+    best, place = scores[0], jnp.zeros_like(scores[0], jnp.int32)
+    for n in range(1, scores.shape[0]):
+        better = scores[n] > best
+        best, place = jnp.where(better, scores[n], best), jnp.where(better, n, place)
+    return best, place
+
+
 # ---- Dribble --------------------------------------------------------------------------------------------------------
 
 
 class Course(NamedTuple):
-    """A kick ahead that is caught up with: its value, the velocity it gives the ball, and the turn that follows."""
+    """A kick ahead that is caught up with after some turns and dashes."""
 
-    value: Scalar
-    velocity: Vector
-    turn: Scalar
+    trap: Vector  # Where the ball lies when they are done, just ahead of the striker.
+    velocity: Vector  # What the kick gives the ball.
+    cycles: Scalar
+
+
+_TURNS = 2 * math.pi / DIRECTIONS * np.arange(-DIRECTIONS // 2, DIRECTIONS // 2, dtype=np.float32)
 
 
 def dribble(me: Player, ball: Ball, opponents: tuple[Opponent, ...], otherwise: Command) -> Command:
-    """The best of 16 directions, each with four, three or two dashes after the kick."""
+    """The best of 16 directions, each with four, three or two dashes after the kick.
+
+    Only the scores go through the search, and the best course is planned once more: each further result of the loop would
+    make the compiler compute the whole course again.
+    """
     touch = Touch.of(me, ball)
-    turns = 2 * math.pi / DIRECTIONS * np.arange(-DIRECTIONS // 2, DIRECTIONS // 2, dtype=np.float32)
-    table = jnp.asarray(np.stack([turns, np.cos(turns), np.sin(turns)]))
     heading, speed = towards(me.body), me.velocity.length
 
-    def direction(k: Int[Array, ""], best: Course) -> Course:
-        turn, cosine, sine = table[0, k], table[1, k], table[2, k]
-        ahead = Vector(heading.x * cosine - heading.y * sine, heading.y * cosine + heading.x * sine)
-        first_turn = math.pi / (1 + c.INERTIA_MOMENT * c.PLAYER_DECAY * speed)
-        num_turns = jnp.where(jnp.abs(turn) < 1e-3, 0.0, jnp.where(jnp.abs(turn) <= first_turn, 1.0, 2.0))
+    def direction(_: None, turned: Float[Array, "3"]) -> tuple[None, tuple[Scalar, ...]]:
+        ahead = _rotated(heading, turned[1], turned[2])
         forward = (ball.position.x >= STRAIGHT_ON) | (ahead.x >= math.cos(math.radians(100.0)))
-        for dashes in DASHES:
-            course, possible = _course(me, ball, touch, opponents, ahead, turn, num_turns, dashes)
-            better = forward & possible & (course.value > best.value)
-            best = jax.tree.map(lambda new, old: jnp.where(better, new, old), course, best)
-        return best
+        courses = [_course(me, ball, ahead, turned[0], speed, dashes) for dashes in DASHES]
+        return None, tuple(_worth(course, me, ball, touch, opponents, forward) for course in courses)
 
-    nothing = jnp.zeros_like(ball.position.x)
-    none = Course(nothing - jnp.inf, Vector(nothing, nothing), nothing)
-    best = jax.lax.fori_loop(0, DIRECTIONS, direction, none)
-    kicked = kick(me, ball, best.velocity, touch)
+    directions = jnp.asarray(np.stack([_TURNS, np.cos(_TURNS), np.sin(_TURNS)], -1))
+    _, worths = jax.lax.scan(direction, None, directions)
+    by_dashes = [_first_best(worth) for worth in worths]
+    value, which = by_dashes[0]
+    dashes = jnp.full_like(value, DASHES[0])
+    for (other, place), count in zip(by_dashes[1:], DASHES[1:]):
+        better = other > value
+        value, which, dashes = jnp.where(better, other, value), jnp.where(better, place, which), jnp.where(better, count, dashes)
+    turn = float(_TURNS[0]) + 2 * math.pi / DIRECTIONS * which
+    best = _course(me, ball, towards(me.body + turn), turn, speed, dashes)
     stays = ((ball.position + ball.velocity) - (me.position + me.velocity)).square <= HAS_BALL**2
-    turned = turn_to(me, best.turn)
-    found = choose((jnp.abs(best.turn) > TURN_FIRST) & stays, turned, kicked)
-    return choose(best.value > -jnp.inf, found, otherwise)
+    turns_first = (jnp.abs(turn) > TURN_FIRST) & stays
+    found = choose(turns_first, turn_to(me, turn), kick(me, ball, best.velocity, touch))
+    return choose(value > -jnp.inf, found, otherwise)
 
 
-def _course(
-    me: Player,
-    ball: Ball,
-    touch: Touch,
-    opponents: tuple[Opponent, ...],
-    ahead: Vector,
-    turn: Scalar,
-    num_turns: Scalar,
-    dashes: int,
-) -> tuple[Course, Bool[Array, ""]]:
+def _rotated(vector: Vector, cosine: Scalar, sine: Scalar) -> Vector:
+    return Vector(vector.x * cosine - vector.y * sine, vector.y * cosine + vector.x * sine)
+
+
+def _course(me: Player, ball: Ball, ahead: Vector, turn: Scalar, speed: Scalar, dashes: Scalar) -> Course:
     """Kick, turn and dash so that the ball lies just ahead when they are done."""
+    first_turn = math.pi / (1 + c.INERTIA_MOMENT * c.PLAYER_DECAY * speed)
+    num_turns = jnp.where(jnp.abs(turn) < 1e-3, 0.0, jnp.where(jnp.abs(turn) <= first_turn, 1.0, 2.0))
     cycles = 1 + num_turns + dashes
-    drift = (1 - c.PLAYER_DECAY**5) / (1 - c.PLAYER_DECAY)
-    decay, top = c.PLAYER_DECAY, c.POWER_MAX * c.DASH_POWER_RATE / (1 - c.PLAYER_DECAY)
-    travel = top * (dashes - decay * (1 - decay**dashes) / (1 - decay))
-    trap = me.position + me.velocity * drift + ahead * (travel + TRAP_AHEAD)
+    drift = 1 / (1 - c.PLAYER_DECAY)
+    trap = me.position + me.velocity * drift + ahead * (dash_travel(dashes) + TRAP_AHEAD)
     rolled = (1 - jnp.exp(math.log(c.BALL_DECAY) * cycles)) / (1 - c.BALL_DECAY)
-    velocity = (trap - ball.position) * (1 / rolled)
-    change = velocity - ball.velocity
-    possible = change.square <= (c.POWER_MAX * touch.kick_rate) ** 2
+    return Course(trap, (trap - ball.position) * (1 / rolled), cycles)
+
+
+def _worth(
+    course: Course, me: Player, ball: Ball, touch: Touch, opponents: tuple[Opponent, ...], forward: Bool[Array, ""]
+) -> Scalar:
+    """How good it is to have the ball where the course ends; -inf where the course is impossible."""
+    trap, velocity, cycles = course
+    possible = forward & ((velocity - ball.velocity).square <= (c.POWER_MAX * touch.kick_rate) ** 2)
     possible &= ((ball.position + velocity) - (me.position + me.velocity)).square > KICK_CLEARANCE**2
     possible &= (trap.x < c.PITCH_HALF_LENGTH - PITCH_MARGIN) & (jnp.abs(trap.y) < c.PITCH_HALF_WIDTH - PITCH_MARGIN)
     for opponent in opponents:
@@ -137,77 +156,82 @@ def _course(
         possible &= theirs > cycles
     distance = (GOAL - trap).length
     value = trap.x + jnp.maximum(0.0, 40.0 - distance)
-    value = value + jnp.where((distance <= SHOT_RANGE) & (open_angle(trap, opponents) >= SHOT_GAP), 1e6, 0.0)
-    return Course(value, velocity, turn), possible
+    value = value + jnp.where((distance <= SHOT_RANGE) & has_gap(trap, opponents), SHOT_BONUS, 0.0)
+    return jnp.where(possible, value, -jnp.inf)
 
 
-def open_angle(place: Vector, opponents: tuple[Opponent, ...]) -> Scalar:
-    """The widest angle between the posts that no opponent blocks, seen from a place."""
-    depth = jnp.maximum(c.PITCH_HALF_LENGTH - place.x, 0.1)
-    low, high = (jnp.arctan2(side * c.GOAL_HALF_WIDTH - place.y, depth) for side in (-1, 1))
+def has_gap(place: Vector, opponents: tuple[Opponent, ...]) -> Bool[Array, ""]:
+    """Whether an angle of 20 degrees between the posts is free of opponents, seen from a place.
+
+    Directions are compared by cross products of unit vectors: the gap may begin at the first post or where an opponent
+    ends, and must end before the second post and before any opponent that it does not leave behind.
+    """
+    low, high = (_unit(Vector(GOAL.x, side * c.GOAL_HALF_WIDTH) - place) for side in (-1, 1))
     blocks = []
     for opponent in opponents:
         offset = opponent.position - place
-        middle, half = offset.angle, jnp.arctan(0.5425 / jnp.maximum(offset.length, 0.1))
-        blocks.append((middle - half, middle + half))
-    widest = jnp.zeros_like(low)
-    for left in (low, *(jnp.clip(end, low, high) for _, end in blocks)):
-        right = high
-        for begin, end in blocks:
-            right = jnp.where(end > left + 1e-4, jnp.minimum(right, jnp.maximum(begin, left)), right)
-        widest = jnp.maximum(widest, right - left)
-    return widest
+        scale = jax.lax.rsqrt(offset.square + BLOCK_HALF_WIDTH**2)
+        middle, cosine, sine = _unit(offset), offset.length * scale, BLOCK_HALF_WIDTH * scale
+        blocks.append((_rotated(middle, cosine, -sine), _rotated(middle, cosine, sine)))
+    wide, found = math.sin(SHOT_GAP), jnp.zeros_like(place.x, bool)
+    for begin in (low, *(end for _, end in blocks)):
+        free = (_cross(low, begin) >= 0) & (_cross(begin, high) >= wide)
+        for block_begin, block_end in blocks:
+            free &= (_cross(begin, block_end) <= 1e-4) | (_cross(begin, block_begin) >= wide)
+        found |= free
+    return found
+
+
+def _unit(vector: Vector) -> Vector:
+    return vector * jax.lax.rsqrt(jnp.maximum(vector.square, 1e-6))
+
+
+def _cross(a: Vector, b: Vector) -> Scalar:
+    """Sine of the angle from one unit vector to another."""
+    return a.x * b.y - a.y * b.x
 
 
 # ---- Shoot ----------------------------------------------------------------------------------------------------------
-
-
-class Shot(NamedTuple):
-    score: Scalar
-    velocity: Vector
 
 
 def shoot(me: Player, ball: Ball, opponents: tuple[Opponent, ...]) -> tuple[Command, Bool[Array, ""]]:
     """The best of 25 targets, and whether it is an open one within the range of a strict shot."""
     touch = Touch.of(me, ball)
     distance = (GOAL - ball.position).length
-    inset = jnp.minimum(1.5, 0.6 + 0.042 * distance)
-    places = jnp.asarray(np.linspace(-1, 1, TARGETS, dtype=np.float32))
+    half_width = c.GOAL_HALF_WIDTH - jnp.minimum(1.5, 0.6 + 0.042 * distance)
 
-    def target(j: Int[Array, ""], best: Shot) -> Shot:
-        aim = Vector(c.PITCH_HALF_LENGTH, places[j] * (c.GOAL_HALF_WIDTH - inset))
-        shot = _shot(ball, touch, opponents, aim, distance)
-        better = shot.score > best.score
-        return jax.tree.map(lambda new, old: jnp.where(better, new, old), shot, best)
+    def target(_: None, place: Scalar) -> tuple[None, Scalar]:
+        return None, _chance(ball, touch, opponents, place * half_width, distance)
 
-    nothing = jnp.zeros_like(distance)
-    best = jax.lax.fori_loop(0, TARGETS, target, Shot(nothing, Vector(nothing, nothing)))
-    centre = (GOAL - ball.position) * (1 / jnp.maximum(distance, 1e-3))
-    straight = centre * fastest(ball, centre, touch)
-    command = kick(me, ball, where(best.score > 0, best.velocity, straight), touch)
-    return command, (best.score > 0) & (distance <= STRICT_RANGE)
+    places = np.linspace(-1, 1, TARGETS, dtype=np.float32)
+    _, chances = jax.lax.scan(target, None, jnp.asarray(places))
+    chance, which = _first_best(chances)
+    is_open = chance > 0
+    place = float(places[0]) + float(places[1] - places[0]) * which
+    direction = _unit(Vector(GOAL.x, jnp.where(is_open, place * half_width, 0.0)) - ball.position)
+    command = kick(me, ball, direction * fastest(ball, direction, touch), touch)
+    return command, is_open & (distance <= STRICT_RANGE)
 
 
-def _shot(ball: Ball, touch: Touch, opponents: tuple[Opponent, ...], aim: Vector, distance: Scalar) -> Shot:
-    """A full kick at a target: scored by who could reach it; 0 where someone surely does."""
-    path = aim - ball.position
+def _chance(ball: Ball, touch: Touch, opponents: tuple[Opponent, ...], aim_y: Scalar, distance: Scalar) -> Scalar:
+    """A full kick at a target, scored by who could reach it; 0 where someone surely does."""
+    path = Vector(GOAL.x, aim_y) - ball.position
     far = path.length
     direction = path * (1 / jnp.maximum(far, 1e-3))
     speed = fastest(ball, direction, touch)
-    score, weight = jnp.float32(51.0), jnp.float32(1.0)
+    score, weight = 51.0, 1.0
     possible = speed >= jnp.maximum((1 - c.BALL_DECAY) * (far + 5), 1.5)
     for opponent in opponents:
         offset = opponent.position - ball.position
         along = jnp.clip(offset.dot(direction), 0.0, far)
-        spare = opponent.runner.cycles_to(ball.position + direction * along, opponent.reach, both_ways=opponent.is_goalkeeper)
-        spare = spare - cycles_to_roll(along, speed)
+        theirs = opponent.runner.cycles_to(ball.position + direction * along, opponent.reach, both_ways=opponent.is_goalkeeper)
+        spare = theirs - cycles_to_roll(along, speed)
         possible &= spare > 0
-        score = score + jnp.where(spare > 1, 100.0, 0.0)
+        score = score + jnp.where(spare > 1, 100.0, 0.0) + jnp.clip(spare, 0.0, 5.0)  # Among equals, the safest.
         if opponent.is_goalkeeper:
-            cosine = offset.dot(direction) / jnp.maximum(offset.length, 1e-3)
-            off_degrees = jnp.degrees(jnp.arccos(jnp.clip(cosine, -1.0, 1.0)))
-            spread = jnp.where(spare > 1, 1.0, 10.0)
-            weight = weight * (1 - jnp.exp(-(off_degrees**2) / (2 * spread**2)))
-    wide = jnp.maximum(0.0, jnp.abs(aim.y) - 4.0)
+            cosine = offset.dot(direction) * jax.lax.rsqrt(jnp.maximum(offset.square, 1e-6))
+            degrees_squared = 2 * math.degrees(1) ** 2 * (1 - cosine)  # Of small angles; large ones have weight 1 anyhow.
+            weight = 1 - jnp.exp(-degrees_squared / jnp.where(spare > 1, 2.0, 200.0))
+    wide = jnp.maximum(0.0, jnp.abs(aim_y) - 4.0)
     weight = weight * jnp.where(distance > 8, jnp.exp(-(wide**2) / (2 * 5.51**2)), 1.0)
-    return Shot(jnp.where(possible, score * weight, 0.0), direction * speed)
+    return jnp.where(possible, score * weight, 0.0)
