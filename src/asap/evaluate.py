@@ -33,38 +33,52 @@ class Evaluation(NamedTuple):
 
 
 class Going(NamedTuple):
+    """Lanes that play, or have played, one episode each."""
+
+    keys: Key
     moment: Moment
     evaluation: Evaluation
     playing: Bool[Array, "N"]
-    step: Int[Array, ""]
 
 
 def evaluate(policy: ASAPPolicy, tasks: TaskSet, key: Key, num_episodes: int) -> Evaluation:
     """Each lane plays one episode to its end."""
-    keys = lane_keys(fold(key, 0), num_episodes)
-    lanes = start_lanes(tasks, fold(key, 1), num_episodes)
-    moment = jax.vmap(lambda k, lane: start_moment(tasks, policy, k, lane), in_axes=-1, out_axes=-1)(keys, lanes)
-    skills = jnp.arange(policy.num_skills)[:, None]
+    alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (policy, key))
+    return jax.tree.map(lambda leaf: leaf[0], evaluate_seeds(alone[0], tasks, alone[1], num_episodes))
 
-    def body(going: Going) -> Going:
-        before = going.moment
-        used = (skills == before.skill) & going.playing
-        begun = used & (before.skill != before.lane.previous_skill)
-        moment, outcome = jax.vmap(lambda k, at: make_step(tasks, policy, k, going.step, at), in_axes=-1, out_axes=-1)(
-            keys, before
-        )
-        ends = (outcome.terminated | outcome.truncated) & going.playing
-        so_far = going.evaluation
-        evaluation = Evaluation(
-            returns=jnp.where(ends, outcome.total, so_far.returns),
-            success=jnp.where(ends, outcome.success, so_far.success),
-            lengths=jnp.where(ends, outcome.elapsed, so_far.lengths),
-            skill_steps=so_far.skill_steps + used.sum(-1),
-            skill_starts=so_far.skill_starts + begun.sum(-1),
-        )
-        return Going(moment, evaluation, going.playing & ~ends, going.step + 1)
 
-    none, zeros = jnp.zeros(num_episodes, bool), jnp.zeros(policy.num_skills, jnp.int32)
-    nothing = Evaluation(jnp.zeros(num_episodes), none, jnp.zeros(num_episodes, jnp.int32), zeros, zeros)
-    going = Going(moment, nothing, ~none, jnp.int32(0))
-    return jax.lax.while_loop(lambda g: g.playing.any(), body, going).evaluation
+def evaluate_seeds(policies: ASAPPolicy, tasks: TaskSet, keys: Key, num_episodes: int) -> Evaluation:
+    """The same for stacked policies, in one loop: a loop per policy under `vmap` would select its whole carry each step."""
+
+    def start(policy: ASAPPolicy, key: Key) -> Going:
+        keys = lane_keys(fold(key, 0), num_episodes)
+        lanes = start_lanes(tasks, fold(key, 1), num_episodes)
+        moment = jax.vmap(lambda k, lane: start_moment(tasks, policy, k, lane), in_axes=-1, out_axes=-1)(keys, lanes)
+        none, zeros = jnp.zeros(num_episodes, bool), jnp.zeros(policy.num_skills, jnp.int32)
+        nothing = Evaluation(jnp.zeros(num_episodes), none, jnp.zeros(num_episodes, jnp.int32), zeros, zeros)
+        return Going(keys, moment, nothing, ~none)
+
+    def body(carry: tuple[Int[Array, ""], Going]) -> tuple[Int[Array, ""], Going]:
+        step, going = carry
+        return step + 1, jax.vmap(lambda policy, one: go_on(policy, tasks, step, one))(policies, going)
+
+    carry = (jnp.int32(0), jax.vmap(start)(policies, keys))
+    return jax.lax.while_loop(lambda carry: carry[1].playing.any(), body, carry)[1].evaluation
+
+
+def go_on(policy: ASAPPolicy, tasks: TaskSet, step: Int[Array, ""], going: Going) -> Going:
+    """One step of every lane; only those that still play are counted."""
+    before, so_far = going.moment, going.evaluation
+    used = (jnp.arange(policy.num_skills)[:, None] == before.skill) & going.playing
+    begun = used & (before.skill != before.lane.previous_skill)
+    make = jax.vmap(lambda k, at: make_step(tasks, policy, k, step, at), in_axes=-1, out_axes=-1)
+    moment, outcome = make(going.keys, before)
+    ends = (outcome.terminated | outcome.truncated) & going.playing
+    evaluation = Evaluation(
+        returns=jnp.where(ends, outcome.total, so_far.returns),
+        success=jnp.where(ends, outcome.success, so_far.success),
+        lengths=jnp.where(ends, outcome.elapsed, so_far.lengths),
+        skill_steps=so_far.skill_steps + used.sum(-1),
+        skill_starts=so_far.skill_starts + begun.sum(-1),
+    )
+    return Going(going.keys, moment, evaluation, going.playing & ~ends)

@@ -7,6 +7,7 @@ import jax
 
 from asap.envs.core import Env, TaskSet
 from asap.envs.rooms import FLIPPED_TWO_ROOMS, THREE_ROOMS, TWO_ROOMS, Rooms, read_map
+from asap.envs.soccer.half_field import Striker, standard_task
 from asap.errors import UserError
 from asap.types import Task
 
@@ -16,8 +17,13 @@ class Reference:
     """Mean undiscounted returns that results are read against; `asap tasks NAME --measure` makes them anew."""
 
     misspecified: float  # The start: misspecified partition, uniform skills.
-    approx_optimal: float  # The approximately optimal partition, held fixed, with learned skills.
-    dp_optimal: float  # Dynamic programming over states and actions: beyond what a few constant skills can do.
+    approx_optimal: float  # The approximately optimal partition, held fixed, with learned skills; in soccer, dist:12.
+    dp_optimal: float | None  # Dynamic programming over states and actions, where that is possible.
+
+    @property
+    def best(self) -> float:
+        """The highest of them."""
+        return self.approx_optimal if self.dp_optimal is None else self.dp_optimal
 
     @property
     def near_optimal(self) -> float:
@@ -40,6 +46,7 @@ class NamedTask:
     misspecified: tuple[float, ...]  # beta of the first hyperplane.
     approximate: tuple[float, ...]
     reference: Reference
+    settings: tuple[str, ...] = ()  # Where its defaults differ from the general ones.
 
     @property
     def descriptor_size(self) -> int:
@@ -48,6 +55,30 @@ class NamedTask:
 
 # A vertical cut at the wall; the scale makes it a step rather than a slope (alpha_beta 20: from 10 % to 90 % in 0.04 m).
 _AT_THE_WALL = (-2.5, 5.0, 0.0)
+
+# Dribble on the right wing and shoot on the left, or the other way round: y = 0 cuts the pitch. The disc has a radius of
+# 12 m around the goal's centre, in the normalised coordinates of the ball: 1, x, y, x^2, x y, y^2.
+_ALONG_THE_PITCH = (0.0, 0.0, 1.0)
+_AROUND_THE_GOAL = (-0.5451, 1.6538, 0.0, -0.9923, 0.0, -1.3988)
+_SOCCER_SETTINGS = ("policy.alpha_beta=100.0", "policy.alpha_theta=2.0")
+
+
+def _striker(number: int, summary: str, reference: Reference) -> NamedTask:
+    return NamedTask(
+        name=f"striker-r{number}",
+        summary=summary,
+        gymnasium_id=f"asap/StrikerR{number}-v0",
+        env=Striker(number - 1),
+        task=standard_task(),
+        basis="polynomial",
+        inputs=("ball x", "ball y"),
+        frequencies=(),
+        misspecified=_ALONG_THE_PITCH,
+        approximate=_AROUND_THE_GOAL,
+        reference=reference,
+        settings=_SOCCER_SETTINGS,
+    )
+
 
 _TASKS = (
     NamedTask(
@@ -89,6 +120,9 @@ _TASKS = (
         approximate=(1.0,),
         reference=Reference(-398.6, 30.7, 60.4),
     ),
+    _striker(1, "R1: a striker against a goalkeeper", Reference(-1.0, 1.0, None)),
+    _striker(2, "R2: a striker against a goalkeeper and a defender", Reference(-1.0, 0.2, None)),
+    _striker(3, "R3: a striker against a goalkeeper and two defenders", Reference(-1.0, -0.3, None)),
 )
 
 

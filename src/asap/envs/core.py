@@ -2,7 +2,7 @@
 
 import abc
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -40,6 +40,7 @@ class Env(eqx.Module):
     """
 
     spec: eqx.AbstractVar[Spec]
+    is_long: ClassVar[bool] = False  # Whether a step is a long program, worth more of the compiler's time.
 
     @abc.abstractmethod
     def reset(self, key: Key, task: Task) -> State: ...

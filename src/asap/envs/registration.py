@@ -9,6 +9,9 @@ ENVIRONMENTS = (
     ("asap/TwoRooms-v0", "two-rooms", 400),
     ("asap/FlippedTwoRooms-v0", "flipped-two-rooms", 400),
     ("asap/ThreeRooms-v0", "three-rooms", 400),
+    ("asap/StrikerR1-v0", "striker-r1", 1000),
+    ("asap/StrikerR2-v0", "striker-r2", 1000),
+    ("asap/StrikerR3-v0", "striker-r3", 1000),
 )
 
 

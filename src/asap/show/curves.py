@@ -62,8 +62,8 @@ def worth_enlarging(curves: Sequence[Curve], reference: Reference | None) -> tup
     """As far below near-optimal as the optimum is above it, to a little over the optimum, if any seed got there."""
     if reference is None:
         return None
-    reach = reference.dp_optimal - reference.near_optimal
-    low, high = reference.near_optimal - reach, reference.dp_optimal + 0.12 * reach
+    reach = reference.best - reference.near_optimal
+    low, high = reference.near_optimal - reach, reference.best + 0.12 * reach
     return (low, high) if max(np.nanmax(curve.returns) for curve in curves) > low else None
 
 
@@ -85,9 +85,9 @@ def _draw_whole(axes: Axes, reference: Reference, enlarged: tuple[float, float])
 
 def make_room(axes: Axes, reference: Reference) -> None:
     """Widen the range so that every reference lies a little inside it."""
-    margin = 0.04 * (reference.dp_optimal - reference.misspecified)
+    margin = 0.04 * (reference.best - reference.misspecified)
     low, high = axes.get_ylim()
-    axes.set_ylim(min(low, reference.misspecified - margin), max(high, reference.dp_optimal + margin))
+    axes.set_ylim(min(low, reference.misspecified - margin), max(high, reference.best + margin))
 
 
 def at_the_start(reference: Reference) -> Label:
@@ -96,11 +96,11 @@ def at_the_start(reference: Reference) -> Label:
 
 def near_the_top(reference: Reference) -> list[Label]:
     near, approximate, best = reference.near_optimal, reference.approx_optimal, reference.dp_optimal
-    return [
+    labels = [
         Label(near, f"near-optimal\n(95 % of the way): {number(near)}", MUTED),
         Label(approximate, f"approximately optimal: {number(approximate)}", MUTED),
-        Label(best, f"dynamic-programming\noptimum: {number(best)}", MUTED),
     ]
+    return labels if best is None else [*labels, Label(best, f"dynamic-programming\noptimum: {number(best)}", MUTED)]
 
 
 def _draw_references(axes: Axes, labels: list[Label]) -> None:

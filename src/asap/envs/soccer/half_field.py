@@ -6,8 +6,9 @@ striker sees) is in the task, a pytree.
 """
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -88,8 +89,9 @@ class Dice(NamedTuple):
 class Striker(Env):
     """A striker against a goalkeeper and some defenders."""
 
-    num_defenders: int
-    spec: Spec
+    num_defenders: int = eqx.field(static=True)
+    spec: Spec = eqx.field(static=True)
+    is_long: ClassVar[bool] = True
 
     def __init__(self, num_defenders: int):
         defenders = [("defender" if num_defenders == 1 else f"defender {i + 1}") for i in range(num_defenders)]

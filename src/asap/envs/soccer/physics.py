@@ -6,8 +6,10 @@ functions keep the precision of their inputs: the recorded games are replayed in
 single.
 """
 
+import functools
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -87,16 +89,24 @@ def rested(position: Vector, body: Scalar) -> Player:
 
 def step(world: World, commands: tuple[Command, ...], noise: Noise) -> World:
     """Commands act on the state they find, then everything moves, collides, and breathes."""
-    acts = tuple(_act(player, order) for player, order in zip(world.players, commands))
+    acts = _one_by_one(_act, world.players, commands)
     ball, players = _caught(world, acts)
-    push = Vector(0.0, 0.0)
-    for player, act, dice in zip(players, acts, noise.players):
-        push = push + _struck(ball, player, act, dice)
+    pushes, moved = _one_by_one(functools.partial(_acted, ball), players, acts, noise.players)
+    push = functools.reduce(Vector.__add__, pushes)
     moved_ball = Ball(*_moved(ball, push, c.BALL_SIZE, c.BALL_ACCEL_MAX, c.BALL_SPEED_MAX, c.BALL_RAND, noise.ball))
-    moved = tuple(_ran(player, act, dice) for player, act, dice in zip(players, acts, noise.players))
     ball, players = _collided(World(moved_ball, moved))
     ball = ball._replace(velocity=ball.velocity * c.BALL_DECAY)
     return World(ball, tuple(_breathed(p._replace(velocity=p.velocity * c.PLAYER_DECAY)) for p in players))
+
+
+def _one_by_one(function: Callable, *of_players: tuple) -> Any:
+    """`function` for each player, as a loop: a program for one player, whose inputs and results are stored between. Written
+    out for all, the compiler would compute them anew for whatever depends on them, many times over."""
+    stacked = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for each in of_players]
+    _, results = jax.lax.scan(lambda _, player: (None, function(*player)), None, tuple(stacked))
+    each = [jax.tree.map(lambda leaf: leaf[i], results) for i in range(len(of_players[0]))]
+    is_pair = type(each[0]) is tuple
+    return tuple(zip(*each)) if is_pair else tuple(each)
 
 
 # ---- Commands -----------------------------------------------------------------------------------------------------
@@ -116,6 +126,11 @@ def _act(player: Player, order: Command) -> _Act:
     rounded = wrapped(jnp.round(order.angle / c.DASH_ANGLE_STEP) * c.DASH_ANGLE_STEP)
     angle = jnp.where(kind == DASH, rounded, jnp.clip(order.angle, -math.pi, math.pi))
     return _Act(kind, order.power, angle, towards(player.body + angle))
+
+
+def _acted(ball: Ball, player: Player, act: _Act, dice: PlayerNoise) -> tuple[Vector, Player]:
+    """What a player does to the ball, and to itself."""
+    return _struck(ball, player, act, dice), _ran(player, act, dice)
 
 
 def _ran(player: Player, act: _Act, dice: PlayerNoise) -> Player:

@@ -6,6 +6,7 @@ Closed forms of the noise-free physics, as functions of a real number of cycles.
 import math
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
@@ -69,9 +70,11 @@ class Meeting(NamedTuple):
 
 def meet(runner: Runner, ball: Ball, radius: float, both_ways: bool = False) -> Meeting:
     """When and where a player can have a rolling ball, by going to where the ball is by then."""
-    cycles = jnp.zeros_like(ball.position.x)
-    for _ in range(ROUNDS):
-        cycles = runner.cycles_to(ball_after(ball, cycles), radius, both_ways)
+
+    def later(_: int, cycles: Scalar) -> Scalar:
+        return runner.cycles_to(ball_after(ball, cycles), radius, both_ways)
+
+    cycles = jax.lax.fori_loop(0, ROUNDS, later, jnp.zeros_like(ball.position.x))
     return Meeting(cycles, ball_after(ball, cycles))
 
 

@@ -71,18 +71,6 @@ def hold(me: Player, ball: Ball) -> Command:
     return turn_to(me, wrapped((GOAL - ball.position).angle - me.body))
 
 
-# ---- Searches -------------------------------------------------------------------------------------------------------
-
-
-def _first_best(scores: Float[Array, "N"]) -> tuple[Scalar, Int[Array, ""]]:
-    """The largest of some scores, and where it is; written out, because the compiler makes a slow loop of an argmax."""
-    best, place = scores[0], jnp.zeros_like(scores[0], jnp.int32)
-    for n in range(1, scores.shape[0]):
-        better = scores[n] > best
-        best, place = jnp.where(better, scores[n], best), jnp.where(better, n, place)
-    return best, place
-
-
 # ---- Dribble --------------------------------------------------------------------------------------------------------
 
 
@@ -114,18 +102,15 @@ def dribble(me: Player, ball: Ball, opponents: tuple[Opponent, ...], otherwise: 
 
     directions = jnp.asarray(np.stack([_TURNS, np.cos(_TURNS), np.sin(_TURNS)], -1))
     _, worths = jax.lax.scan(direction, None, directions)
-    by_dashes = [_first_best(worth) for worth in worths]
-    value, which = by_dashes[0]
-    dashes = jnp.full_like(value, DASHES[0])
-    for (other, place), count in zip(by_dashes[1:], DASHES[1:]):
-        better = other > value
-        value, which, dashes = jnp.where(better, other, value), jnp.where(better, place, which), jnp.where(better, count, dashes)
-    turn = float(_TURNS[0]) + 2 * math.pi / DIRECTIONS * which
+    worths = jnp.concatenate(worths)
+    which = worths.argmax(0)
+    turn = float(_TURNS[0]) + 2 * math.pi / DIRECTIONS * (which % DIRECTIONS)
+    dashes = DASHES[0] - which // DIRECTIONS
     best = _course(me, ball, towards(me.body + turn), turn, speed, dashes)
     stays = ((ball.position + ball.velocity) - (me.position + me.velocity)).square <= HAS_BALL**2
     turns_first = (jnp.abs(turn) > TURN_FIRST) & stays
     found = choose(turns_first, turn_to(me, turn), kick(me, ball, best.velocity, touch))
-    return choose(value > -jnp.inf, found, otherwise)
+    return choose(worths.max(0) > -jnp.inf, found, otherwise)
 
 
 def _rotated(vector: Vector, cosine: Scalar, sine: Scalar) -> Vector:
@@ -205,8 +190,7 @@ def shoot(me: Player, ball: Ball, opponents: tuple[Opponent, ...]) -> tuple[Comm
 
     places = np.linspace(-1, 1, TARGETS, dtype=np.float32)
     _, chances = jax.lax.scan(target, None, jnp.asarray(places))
-    chance, which = _first_best(chances)
-    is_open = chance > 0
+    is_open, which = chances.max(0) > 0, chances.argmax(0)
     place = float(places[0]) + float(places[1] - places[0]) * which
     direction = _unit(Vector(GOAL.x, jnp.where(is_open, place * half_width, 0.0)) - ball.position)
     command = kick(me, ball, direction * fastest(ball, direction, touch), touch)
