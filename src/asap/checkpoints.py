@@ -20,7 +20,7 @@ import re
 import stat
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, Mapping, NamedTuple
 
 from asap.errors import RunError, UserError
 
@@ -157,22 +157,30 @@ def unseal(blob: bytes) -> Checkpoint:
     return _load(io.BytesIO(blob), len(blob))
 
 
-def replace(path: Path, data: bytes, field: str = "checkpoint") -> None:
-    """Puts `data` at `path` for good: temporary file, fsync, rename, fsync of the directory."""
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` for good when the block ends well: temporary file, fsync, rename, fsync of
+    the directory. Otherwise nothing has changed."""
     temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{os.urandom(4).hex()}"
     try:
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            _sync_directory(path.parent)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        with open(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def replace(path: Path, data: bytes, field: str = "checkpoint") -> None:
+    """Puts `data` at `path` for good."""
+    try:
+        with replacing(path) as file:
+            file.write(data)
     except OSError as error:
         what = f"cannot save: {error.strerror} (needs {len(data):,} bytes)"
         remedy = "free space" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "make the directory writable"

@@ -1,5 +1,6 @@
 """The command line. JAX and all that needs it are imported inside the commands, so that --help answers at once."""
 
+import json
 import os
 import sys
 from typing import Annotated, Optional
@@ -32,8 +33,12 @@ def train(
     seeds: Annotated[Optional[int], typer.Option(help="Seeds trained side by side.")] = None,
     episodes: Annotated[Optional[int], typer.Option(help="Budget of each seed, in completed episodes.")] = None,
     hyperplanes: Annotated[Optional[int], typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
-    learner: Annotated[Optional[str], typer.Option(help="reinforce, actor-critic, natural or ppo.")] = None,
+    learner: Annotated[Optional[str], typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood.")] = None,
     gradient: Annotated[Optional[str], typer.Option(help="sampled or marginal.")] = None,
+    offline: Annotated[
+        Optional[str], typer.Option(metavar="FILE", help="Learn from logged data: of `asap collect`, or minari:NAME; they tell the task.")
+    ] = None,
+    drop_bad_rows: Annotated[bool, typer.Option("--drop-bad-rows", help="Leave out logged episodes with bad values.")] = False,
     preset: Annotated[Optional[str], typer.Option(help="A named setting: paper.")] = None,
     config: Annotated[Optional[str], typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
     set_: Annotated[
@@ -52,7 +57,7 @@ def train(
     from asap.configure import settings_of
 
     if resume is not None:
-        if tasks or config or set_ or preset:
+        if tasks or config or set_ or preset or offline:
             raise UserError("--resume", "takes its settings from the run", resume, "leave out the task and the settings")
         run, settings = resumed_run(resume, episodes)
     else:
@@ -63,6 +68,8 @@ def train(
             "policy.hyperplanes": hyperplanes,
             "learn.learner": learner,
             "learn.gradient": gradient,
+            "offline.data": None if offline is None else json.dumps(offline),
+            "offline.drop_bad_rows": "true" if drop_bad_rows else None,
         }
         settings = settings_of(tasks or [], options, preset, config, set_ or [])
         run = create_run(settings, out, "+".join(settings.run.tasks))
@@ -97,6 +104,23 @@ def transfer(
     transfer_run(transfer_settings(source, tasks, options, freeze, search_symmetries, set_ or []), out, json_)
 
 
+@app.command()
+def collect(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task to play.")],
+    controller: Annotated[str, typer.Option(metavar="NAME", help="Who plays: random, or one of the task's own, such as doors.")],
+    episodes: Annotated[int, typer.Option(help="Complete episodes.")] = 10_000,
+    epsilon: Annotated[float, typer.Option(help="Probability of a uniformly random action instead.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
+    out: Annotated[Optional[str], typer.Option(metavar="FILE", help="Dataset; default: TASK-NAME.npz.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Log complete episodes of a hand-written controller, to learn from with `asap train --offline FILE`."""
+    from asap.commands.collecting import collect_episodes
+
+    collect_episodes(task, controller, episodes, epsilon, seed, out or f"{task}-{controller.replace(':', '')}.npz", json_)
+
+
 @app.command("eval")
 def evaluate(
     run: RunPath,
@@ -104,15 +128,22 @@ def evaluate(
     task: Annotated[Optional[str], typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
     best: Annotated[bool, typer.Option("--best", help="The best checkpoint instead of the last.")] = False,
+    offline: Annotated[
+        Optional[str], typer.Option(metavar="FILE", help="Estimate the return from logged data, and hold it against playing.")
+    ] = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
     """Play the learned policies: return, success, and use of each skill."""
+    from asap.commands.estimating import estimate_run
     from asap.commands.reading import evaluate_run
 
     if episodes < 1:
         raise UserError("--episodes", "must be an integer >= 1", episodes, "the default is 1000")
-    evaluate_run(run, episodes, task, seed, best, json_)
+    if offline is not None:
+        estimate_run(run, offline, episodes, seed, best, json_)
+    else:
+        evaluate_run(run, episodes, task, seed, best, json_)
 
 
 @app.command()

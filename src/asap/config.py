@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from asap.settings import setting
 
 LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")
+OFFLINE_LEARNERS = ("importance", "likelihood")
 GRADIENTS = ("sampled", "marginal")
 BASES = ("linear", "polynomial", "fourier", "rbf")
 
@@ -45,7 +46,11 @@ class PolicyConfig:
 class LearnConfig:
     """How it learns."""
 
-    learner: str = setting("ppo", "Update rule.", choices=LEARNERS)
+    learner: str | None = setting(
+        None,
+        "Update rule; default: ppo. From logged data: importance weights or likelihood; default: what the data allow.",
+        choices=LEARNERS + OFFLINE_LEARNERS,
+    )
     gradient: str = setting("marginal", "Score: of the sampled skill, or with the skill summed out.", choices=GRADIENTS)
     step_size_theta: float | None = setting(None, "Step size of the skills; default: the learner's own.", low=0.0)
     step_size_beta: float | None = setting(None, "Step size of the hyperplanes; default: the learner's own.", low=0.0)
@@ -58,7 +63,7 @@ class LearnConfig:
     schedule_power: float = setting(0.7, "Robbins-Monro: above 0.5 and up to 1.", above=0.5, high=1.0)
     optimizer: str | None = setting(None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd"))
     lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1)
-    window: int = setting(64, "Steps per lane and update (all learners but reinforce).", low=1)
+    window: int = setting(64, "Steps per lane and update (all learners but reinforce); logged data: at least the longest episode.", low=1)
     batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2)
     baseline: str = setting(
         "mean", "reinforce: subtract the mean return of the other episodes, or nothing (Algorithm 1).", choices=("mean", "none")
@@ -91,7 +96,9 @@ class RunConfig:
     weights: tuple[float, ...] = setting((), "mu: weight of each task; default: equal.", above=0.0)
     seed: int = setting(0, "First seed.", low=0, high=2**63 - 1)
     seeds: int = setting(1, "Number of seeds, trained side by side.", low=1, high=10_000)
-    episodes: int = setting(2000, "Budget of each seed in completed episodes.", low=1)
+    episodes: int | None = setting(
+        None, "Budget of each seed in completed episodes, played or read; default: 2000, of logged data at least all.", low=1
+    )
     chunk: int = setting(5, "Updates between two looks of the host: evaluation, logging, checkpoints, signals.", low=1)
     eval_episodes: int = setting(64, "Episodes of each evaluation during training, per task.", low=1)
     final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1)
@@ -103,10 +110,23 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
+class OfflineConfig:
+    """Learning from logged data."""
+
+    data: str | None = setting(None, "Dataset to learn from instead of playing; as by --offline.")
+    fingerprint: str | None = setting(None, "Of the dataset, filled in: a resumed run must find the same.")
+    drop_bad_rows: bool = setting(False, "Leave out episodes with values that can't be used, instead of refusing the file.")
+    cap: float = setting(10.0, "importance: a step's weight, the product of the ratios up to it, is clipped to this.", low=1.0)
+    anchor: float = setting(0.05, "importance: weight of the likelihood of the logged actions, which keeps ratios near 1.", low=0.0)
+    sharpness: float = setting(1.0, "likelihood: how much episodes of high return count for more; 0: all the same.", low=0.0)
+
+
+@dataclass(frozen=True)
 class Config:
     run: RunConfig = field(default_factory=RunConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     learn: LearnConfig = field(default_factory=LearnConfig)
+    offline: OfflineConfig = field(default_factory=OfflineConfig)
 
 
 @dataclass(frozen=True)
@@ -126,7 +146,10 @@ LEARNER_DEFAULTS = {
     "natural": LearnerDefaults("sgd", 0.3, 0.3, 32, "constant"),
     # Small batches learn soonest, falling step sizes then steady the policy.
     "ppo": LearnerDefaults("adam", 0.05, 0.05, 8, "robbins-monro"),
+    "importance": LearnerDefaults("adam", 0.1, 0.1, 32, "robbins-monro"),
+    "likelihood": LearnerDefaults("adam", 0.1, 0.1, 32, "robbins-monro"),
 }
+EPISODES = 2000
 
 
 # The paper's own setting: AC-PG with the sampled skill, one plain gradient step per batch with constant step sizes of
@@ -150,8 +173,10 @@ PRESETS = {
 
 def complete(config: Config) -> Config:
     """The config with every open choice filled in, as it is run and recorded."""
-    defaults = dataclasses.asdict(LEARNER_DEFAULTS[config.learn.learner])
+    learner = config.learn.learner or "ppo"
+    defaults = dataclasses.asdict(LEARNER_DEFAULTS[learner])
     open_ones = {name: value for name, value in defaults.items() if getattr(config.learn, name) is None}
-    learn = dataclasses.replace(config.learn, **open_ones)
+    learn = dataclasses.replace(config.learn, learner=learner, **open_ones)
     weights = config.run.weights or (1.0,) * len(config.run.tasks)
-    return dataclasses.replace(config, learn=learn, run=dataclasses.replace(config.run, weights=weights))
+    run = dataclasses.replace(config.run, weights=weights, episodes=config.run.episodes or EPISODES)
+    return dataclasses.replace(config, learn=learn, run=run)

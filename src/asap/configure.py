@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from asap.config import PRESETS, Config, RunConfig, complete
+from asap.config import OFFLINE_LEARNERS, PRESETS, Config, RunConfig, complete
 from asap.envs import catalog
 from asap.errors import UserError
 from asap.policy.build import build_psi, require_memory
@@ -33,8 +33,8 @@ def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
 def settings_of(
     tasks: list[str], options: dict[str, object], preset: str | None, file: str | None, overrides: list[str]
 ) -> Config:
-    """Preset, then file, then options, then --set: the later wins."""
-    config = Config()
+    """The task's own, then preset, file, options and --set: the later wins."""
+    config = override(Config(), _task_settings(tasks, file))
     if preset is not None:
         if preset not in PRESETS:
             raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
@@ -43,6 +43,12 @@ def settings_of(
         config = read_toml(Config, file, base=config)
     config = override(config, [f"{key}={value}" for key, value in options.items() if value is not None])
     config = override(config, overrides)
+    if config.offline.data is not None:
+        from asap.offline.source import settle
+
+        config, tasks = settle(config, parse_tasks(tasks)[0] or config.run.tasks), []
+    elif config.learn.learner in OFFLINE_LEARNERS:
+        raise UserError("learn.learner", "learns from logged data", config.learn.learner, "give them by --offline FILE")
     if tasks:
         names, weights = parse_tasks(tasks)
         if config.run.weights and not any(":" in task for task in tasks):
@@ -56,6 +62,14 @@ def settings_of(
     config = complete(validate(config))
     refuse_impossible(config)
     return config
+
+
+def _task_settings(tasks: list[str], file: str | None) -> tuple[str, ...]:
+    """Where the defaults of the first task differ from the general ones."""
+    names = parse_tasks(tasks)[0] if tasks else ()
+    if not names and file is not None:
+        names = read_toml(Config, file).run.tasks
+    return catalog.find(names[0]).settings if names else ()
 
 
 def refuse_impossible(config: Config) -> None:

@@ -21,6 +21,7 @@ Id = int | Int[Array, "..."] | UInt32[Array, "..."]
 Word = UInt32[Array, "..."] | UInt32[np.ndarray, "..."] | np.uint32
 
 ROUNDS = 13
+MOST_UNROLLED = 2  # Blocks written out in a row; more of them are a loop, which compiles sooner.
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
@@ -84,7 +85,12 @@ def many_uniforms(key: Key, count: int) -> tuple[Float[Array, "..."], ...]:
     """`count` independent numbers in [0, 1); up to two of them cost nothing beyond the key."""
     if count <= 2:
         return uniforms(key)[:count]
-    blocks = [uniforms(fold(key, i)) for i in range((count + 1) // 2)]
+    num_blocks = (count + 1) // 2
+    if num_blocks <= MOST_UNROLLED:
+        blocks = [uniforms(fold(key, i)) for i in range(num_blocks)]
+    else:
+        _, (first, second) = jax.lax.scan(lambda _, i: (None, uniforms(fold(key, i))), None, jnp.arange(num_blocks))
+        blocks = [(first[i], second[i]) for i in range(num_blocks)]
     return tuple(number for pair in blocks for number in pair)[:count]
 
 

@@ -18,6 +18,7 @@ from asap.errors import RunError, UserError
 from asap.evaluate import Evaluation
 from asap.learn.gradients import parameters_of, with_parameters
 from asap.learn.train import Metrics, Trainer, TrainState, is_active
+from asap.offline.source import trainer_from_data
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
@@ -28,6 +29,7 @@ from asap.trained import Trained
 from asap.transfer import repeat_seeds
 
 SAVE_EVERY_SECONDS = 1.0
+WEIGHTLESS, MOST_WEIGHTLESS = 0.01, 20
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Result:
     compile_seconds: float
     finished: bool
     parameters_sha256: str
+    ess: list[float] | None  # Of the last chunk, where logged data were learned from.
 
 
 class Session:
@@ -84,8 +87,10 @@ class Session:
         self.config, self.run, self.report = config, run, report
         self.named: tuple[NamedTask, ...] = tuple(catalog.find(name) for name in config.run.tasks)
         self.tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
-        self.trainer = Trainer(config, self.named, self.tasks)
+        new_trainer = Trainer if config.offline.data is None else trainer_from_data
+        self.trainer = new_trainer(config, self.named, self.tasks)
         self.compile_seconds = 0.0
+        self.num_weightless = 0
 
     def train(self, stop: StopRequest) -> Result:
         began = time.monotonic()
@@ -111,7 +116,8 @@ class Session:
         checkpoint = self.run.latest()
         states = None if checkpoint is None else from_arrays(template, checkpoint.arrays)
         with ThreadPoolExecutor(2) as pool:
-            advance = pool.submit(trainer.advance.trace(keys, template).lower().compile)
+            fed = trainer.feed(np.zeros(self.config.run.seeds, int))  # For its shapes.
+            advance = pool.submit(trainer.advance.trace(keys, template, *fed).lower().compile)
             evaluate = pool.submit(trainer.evaluate.trace(keys, template.policy, np.int32(0)).lower().compile)
             is_new = states is None
             if is_new:
@@ -151,11 +157,12 @@ class Session:
         active = self._any_active(states)
         while active and not stop.requested:
             began = time.monotonic()
-            states, metrics = self._advance(self.trainer.keys, states)
+            states, metrics = self._advance(self.trainer.keys, states, *self.trainer.feed(np.asarray(states.iteration)))
             update = int(np.max(states.iteration))
             evaluation = self._evaluate(self.trainer.keys, states.policy, np.int32(update))
             self._log(update, metrics, jax.block_until_ready(evaluation), time.monotonic() - began)
             self._refuse_spoiled(states)
+            self._refuse_weightless(metrics)
             active = self._any_active(states)
             if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or stop.requested:
                 mean = float(np.mean(evaluation.returns))
@@ -184,6 +191,7 @@ class Session:
             entropy=last.diagnostics.regularity.entropy,
             explained_variance=last.explained_variance,
             movement=last.movement,
+            **({} if metrics.from_data is None else jax.tree.map(lambda leaf: leaf.mean(0), metrics.from_data)._asdict()),
         )
         self.report(update, last.cumulative_episodes, np.mean(evaluation.returns, -1))
 
@@ -220,6 +228,17 @@ class Session:
                 f"the update was not applied and the last good checkpoint is kept; lower the step sizes and resume {self.run.path}",
             )
 
+    def _refuse_weightless(self, metrics: Metrics) -> None:
+        """Importance weights that have left nearly all of the data without a say, chunk after chunk."""
+        if self.config.learn.learner != "importance":
+            return
+        ess = float(np.min(np.mean(metrics.from_data.ess, 0)))
+        self.num_weightless = self.num_weightless + 1 if ess < WEIGHTLESS else 0
+        if self.num_weightless == MOST_WEIGHTLESS:
+            what = f"effective sample size below {WEIGHTLESS:.0%} of the steps in {MOST_WEIGHTLESS} successive chunks"
+            cure = "raise offline.anchor, use --learner likelihood, or log a behaviour that explores more"
+            raise RunError("offline", what, f"{ess:.2%}", cure)
+
     def _best_so_far(self) -> float:
         best = self.run.best()
         return -np.inf if best is None else best.meta.get("score", -np.inf)
@@ -245,6 +264,7 @@ class Session:
             compile_seconds=self.compile_seconds,
             finished=finished,
             parameters_sha256=parameter_digest(states.policy),
+            ess=None if self.config.offline.data is None else [event["ess"] for event in self.run.events() if "ess" in event][-1],
         )
 
     def evaluate(self, policy: ASAPPolicy, num_episodes: int) -> Evaluation:
@@ -285,6 +305,10 @@ def references(config: Config) -> list[Reference]:
     return [catalog.find(name).reference for name in config.run.tasks]
 
 
+def _weighted(weights: np.ndarray, values: list[float | None]) -> float | None:
+    return None if None in values else float(np.dot(weights, values))
+
+
 def summary(result: Result, path: str) -> dict:
     """The JSON object of `asap train`."""
     config, refs = result.config, references(result.config)
@@ -295,7 +319,7 @@ def summary(result: Result, path: str) -> dict:
     low, high = stats.bootstrap_interval(returns)
     reached = result.curve.first_near_optimal(near)
     combined = {
-        name: float(np.dot(weights, [getattr(reference, name) for reference in refs]))
+        name: _weighted(weights, [getattr(reference, name) for reference in refs])
         for name in ("misspecified", "approx_optimal", "dp_optimal", "near_optimal")
     }
     steps_per_second = result.env_steps / max(result.wall_seconds - result.compile_seconds, 1e-9)
@@ -320,5 +344,6 @@ def summary(result: Result, path: str) -> dict:
         "env_steps_per_second": round(steps_per_second),
         "finished": result.finished,
         "parameters_sha256": result.parameters_sha256,
+        **({} if result.ess is None else {"offline": {"data": config.offline.data, "ess": result.ess}}),
         "run": path,
     }

@@ -105,3 +105,11 @@ def _some_numbers(values: ArrayLike, axis: int) -> np.ndarray:
     if values.ndim == 0 or values.shape[axis] == 0:
         raise UserError("values", "there is nothing to average", values.tolist(), "give at least one number")
     return values
+
+
+def wilson_interval(successes: int, trials: int, deviations: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval of a proportion (95 %): unlike the normal one it stays inside [0, 1], also at 0 and at 1."""
+    rate, spread = successes / trials, deviations**2 / trials
+    centre = (rate + spread / 2) / (1 + spread)
+    half = math.sqrt(spread * (rate * (1 - rate) + spread / 4)) / (1 + spread)
+    return max(0.0, centre - half), min(1.0, centre + half)

@@ -46,10 +46,12 @@ def evaluate_run(path: str, episodes: int, task: str | None, seed: int, best: bo
 
 
 def _evaluation_in_words(name: str, report: dict) -> str:
+    from asap.commands.training import number
+
     returns, skills = report["return"], report["skills"]
     low, high = returns["ci"]
     lines = [
-        f"{name}: return {returns['iqm']:.1f} (IQM, 95 % interval {low:.1f} to {high:.1f}), "
+        f"{name}: return {number(returns['iqm'])} (IQM, 95 % interval {number(low)} to {number(high)}), "
         f"success {100 * report['success']:.1f} %, {report['length']:.1f} steps per episode"
     ]
     for i, (usage, duration) in enumerate(zip(skills["usage"], skills["duration"])):
@@ -70,8 +72,10 @@ def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) ->
 
 
 def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_json: bool) -> None:
+    from asap.envs.soccer.half_field import Striker
     from asap.session import Curve
     from asap.show import figures
+    from asap.show.film import save_game
     from asap.stats import Curve as SeedCurve
     from asap.trained import Trained
 
@@ -96,6 +100,9 @@ def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_
     for name, figure in pictures.items():
         written[name] = str(folder / f"{name}.png")
         figure.savefig(written[name], dpi=150)
+    if isinstance(named.env, Striker):
+        written["game"] = str(folder / "game.gif")
+        save_game(written["game"], trained.policy(index), named, m, trained.config.run.seed + index, title)
     _print(as_json, {"pictures": written, "run": str(path)}, "\n".join(written.values()))
 
 
@@ -121,11 +128,12 @@ def show_tasks(name: str | None, measure: bool, seed: int, as_json: bool) -> Non
 
 
 def _task_in_words(row: dict) -> str:
+    from asap.commands.training import number, references_in_words
+
     reference = row["reference"]
     return (
-        f"{row['task']:<20}{row['summary']}\n{'':<20}returns: misspecified start {reference['misspecified']:.1f}, near-optimal "
-        f"{reference['near_optimal']:.1f}, approximately optimal partition {reference['approx_optimal']:.1f}, "
-        f"dynamic programming {reference['dp_optimal']:.1f}\n{'':<20}Gymnasium: {row['gymnasium_id']}"
+        f"{row['task']:<20}{row['summary']}\n{'':<20}returns: {references_in_words(reference)}; "
+        f"near-optimal from {number(reference['near_optimal'])}\n{'':<20}Gymnasium: {row['gymnasium_id']}"
     )
 
 

@@ -60,19 +60,35 @@ def leave_if_stopped(run: Run, stop: StopRequest) -> None:
         raise SystemExit(stop.exit_code)
 
 
+def references_in_words(reference: dict) -> str:
+    best = "" if reference["dp_optimal"] is None else f", dynamic programming {number(reference['dp_optimal'])}"
+    start, good = number(reference["misspecified"]), number(reference["approx_optimal"])
+    return f"misspecified start {start}, approximately optimal partition {good}{best}"
+
+
+def number(value: float) -> str:
+    """Returns of the rooms are tens, those of soccer are about one."""
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+
+
 def in_words(report: dict) -> str:
     reference, returns = report["reference"], report["return"]
     low, high = returns["ci"]
     median = report["episodes_to_near_optimal"]["median"]
     lines = [
-        f"return            {returns['iqm']:.1f}  (IQM of {report['seeds']} seeds, 95 % interval {low:.1f} to {high:.1f})",
-        f"references        misspecified {reference['misspecified']:.1f}, approximately optimal partition "
-        f"{reference['approx_optimal']:.1f}, dynamic programming {reference['dp_optimal']:.1f}",
+        f"return            {number(returns['iqm'])}  (IQM of {report['seeds']} seeds, 95 % interval {number(low)} to {number(high)})",
+        f"references        {references_in_words(reference)}",
         f"success           {100 * report['success']:.1f} % of episodes",
-        f"near-optimal      {report['near_optimal_seeds']} of {report['seeds']} seeds (return at least {reference['near_optimal']:.1f})"
+        f"near-optimal      {report['near_optimal_seeds']} of {report['seeds']} seeds (return at least {number(reference['near_optimal'])})"
         + ("" if median is None else f", after {median:.0f} episodes (median)"),
         f"time              {report['wall_seconds']:.1f} s, {report['compile_seconds']:.1f} s of it compiling; "
         f"{report['env_steps']:,} steps",
+        *([_data_in_words(report)] if "offline" in report else []),
         f"run               {report['run']}",
     ]
     return "\n".join(lines)
+
+
+def _data_in_words(report: dict) -> str:
+    ess = ", ".join(f"{100 * share:.0f} %" for share in report["offline"]["ess"])
+    return f"data              {report['offline']['data']}, by {report['learner']}; effective sample size {ess} of the steps"

@@ -2,7 +2,7 @@
 
 import abc
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -40,7 +40,6 @@ class Env(eqx.Module):
     """
 
     spec: eqx.AbstractVar[Spec]
-    is_long: ClassVar[bool] = False  # Whether a step is a long program, worth more of the compiler's time.
 
     @abc.abstractmethod
     def reset(self, key: Key, task: Task) -> State: ...
@@ -109,12 +108,13 @@ class Episode(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What `advance` tells about the step it made; the final observation is the true one, not that of the reset."""
+    """What `advance` tells about the step it made; final state and observation are the true ones, not those of the reset."""
 
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
     success: Bool[Array, ""]
+    next_state: State
     next_observation: Float[Array, "O"]
     total: Float[Array, ""]
     elapsed: Int[Array, ""]
@@ -139,6 +139,7 @@ def advance(
         terminated=step.terminated,
         truncated=truncated,
         success=step.success,
+        next_state=step.state,
         next_observation=tasks.env.observe(step.state, task),
         total=total,
         elapsed=elapsed,

@@ -14,8 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from asap.envs.catalog import NamedTask, find
 from asap.envs.core import Spec
-from asap.envs.picture import draw_rooms
-from asap.envs.rooms import Position, Rooms
+from asap.envs.views import view_of
 from asap.keys import Key, fold
 from asap.types import State
 
@@ -34,13 +33,16 @@ class Programs(NamedTuple):
     """The compiled functions of a task, shared by all its environments."""
 
     begin: Callable[[Key, State | None], tuple[Running, Float[Array, "O"]]]
-    step: Callable[[Running, Int[Array, ""]], tuple[Running, Float[Array, "R"]]]  # Observation, reward, terminated.
+    step: Callable[[Running, Int[Array, ""]], tuple[Running, Float[Array, "R"]]]
+
+
+OUTCOME = 4  # Numbers after the observation in the report of a step: reward, terminated, success, status.
 
 
 @functools.cache
 def _compile(name: str) -> Programs:
     named = find(name)
-    env, task = named.env, named.task
+    env, task, view = named.env, named.task, view_of(named)
 
     def begin(key: Key, start: State | None) -> tuple[Running, Float[Array, "O"]]:
         state = env.reset(fold(key, 0), task) if start is None else start
@@ -49,9 +51,9 @@ def _compile(name: str) -> Programs:
     def step(running: Running, action: Int[Array, ""]) -> tuple[Running, Float[Array, "R"]]:
         elapsed = running.elapsed + 1
         after = env.step(fold(running.key, elapsed), running.state, action, task)
-        # Reward and end travel in the observation's array: each array that crosses to the host costs microseconds.
-        report = jnp.append(env.observe(after.state, task), jnp.stack([after.reward, after.terminated]))
-        return Running(running.key, elapsed, after.state), report
+        # The outcome travels in the observation's array: each array that crosses to the host costs microseconds.
+        outcome = jnp.stack([after.reward, after.terminated, after.success, view.status(after.state)])
+        return Running(running.key, elapsed, after.state), jnp.append(env.observe(after.state, task), outcome)
 
     return Programs(jax.jit(begin), jax.jit(step))
 
@@ -60,7 +62,7 @@ class TaskEnv(gymnasium.Env):
     """A named task for Gymnasium; the time limit is the registration's, so `truncated` is never set here.
 
     An episode is a function of one number drawn from `np_random` by `reset`. The option "start" of `reset`, for rooms,
-    places the agent: `env.reset(options={"start": (0.2, 0.5)})`.
+    places the agent: `env.reset(options={"start": (0.2, 0.5)})`. Infos have "success", and in soccer "status", in words.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}
@@ -68,6 +70,7 @@ class TaskEnv(gymnasium.Env):
     def __init__(self, name: str, render_mode: str | None = None):
         check_render_mode(render_mode)
         self.named = find(name)
+        self._view = view_of(self.named)
         self.render_mode = render_mode
         self.observation_space = observation_space(self.named.env.spec)
         self.action_space = spaces.Discrete(self.named.env.spec.num_actions)
@@ -83,22 +86,27 @@ class TaskEnv(gymnasium.Env):
         start = start_from(self.named, options)
         self._running, observation = self._programs.begin(draw_key(self.np_random), start)
         self._ended = False
-        return np.array(observation), {"success": False}
+        return np.array(observation), self._info(False, 0)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         if self._ended:
             raise ResetNeeded("the episode has ended or was never started; call reset() before step()")
         self._running, report = self._programs.step(self._running, self._action(action))
         report = np.array(report)
-        self._ended = bool(report[-1])
-        return report[:-2], float(report[-2]), self._ended, False, {"success": self._ended}
+        reward, terminated, success, status = report[-OUTCOME:].tolist()
+        self._ended = terminated > 0
+        return report[:-OUTCOME], reward, self._ended, False, self._info(success > 0, int(status))
 
     def render(self) -> np.ndarray | None:
         if self.render_mode is None:
             return warn_no_render_mode()
         if self._running is None:
             raise ResetNeeded("there is nothing to draw yet; call reset() before render()")
-        return draw(self.named, self._running.state)
+        return self._view.draw(self.named.task, self._running.state)
+
+    def _info(self, success: bool, status: int) -> dict[str, Any]:
+        names = self._view.status_names
+        return {"success": success, "status": names[status]} if names else {"success": success}
 
     def _action(self, action: Any) -> Int[Array, ""]:
         """The action as an array that JAX has seen before, which saves its conversion."""
@@ -135,26 +143,9 @@ def warn_no_render_mode() -> None:
 
 def start_from(named: NamedTask, options: dict[str, Any] | None) -> State | None:
     """The state that the options of `reset` ask for; None is the task's own draw."""
-    known = {"start"} if isinstance(named.env, Rooms) else set()
+    start = view_of(named).start
+    known = set() if start is None else {"start"}
     unknown = set(options or {}) - known
     if unknown:
         raise ValueError(f"options: unknown option (got {unknown}); '{named.name}' takes {known or 'none'}")
-    return _position(options["start"], named.env.spec) if options else None
-
-
-def _position(start: Any, spec: Spec) -> Position:
-    try:
-        x, y = map(float, start)
-    except (TypeError, ValueError, OverflowError):
-        x = y = float("nan")
-    # Written so that NaN fails.
-    if not all(low <= c <= high for c, low, high in zip((x, y), spec.observation_low, spec.observation_high)):
-        raise ValueError(f"options: 'start' is not a point of the unit square (got {start!r}); give (x, y)")
-    return Position(np.float32(x), np.float32(y))
-
-
-def draw(named: NamedTask, state: State) -> np.ndarray:
-    """The picture of a moment."""
-    if not isinstance(named.env, Rooms):
-        raise NotImplementedError(f"render: '{named.name}' has no picture; only rooms can be drawn")
-    return draw_rooms(named.task, (float(state.x), float(state.y)))
+    return start(options["start"]) if options else None

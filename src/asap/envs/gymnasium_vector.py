@@ -21,12 +21,12 @@ from asap.envs.gymnasium import (
     TaskEnv,
     bad_action,
     check_render_mode,
-    draw,
     draw_key,
     observation_space,
     start_from,
     warn_no_render_mode,
 )
+from asap.envs.views import view_of
 from asap.keys import Key, fold
 from asap.types import State, Task, Timestep
 
@@ -66,7 +66,7 @@ class Report(NamedTuple):
 
     observation: Float[Array, "N O"]  # Of the new episode where one ended.
     final_observation: Float[Array, "N O"]
-    outcome: Float[Array, "3 N"]  # Reward, terminated, truncated.
+    outcome: Float[Array, "5 N"]  # Reward, terminated, truncated, success, status.
 
 
 class Programs(NamedTuple):
@@ -81,7 +81,7 @@ def _compile(name: str, num_envs: int, max_episode_steps: int) -> Programs:
     named = find(name)
     env = Limited(named.env, dataclasses.replace(named.env.spec, horizon=max_episode_steps))
     tasks = TaskSet.of(env, {name: named.task})
-    lanes = jnp.arange(num_envs)
+    lanes, view = jnp.arange(num_envs), view_of(named)
 
     def observe(episodes: Episode) -> Float[Array, "N O"]:
         return jax.vmap(lambda state: env.observe(state, named.task), -1)(episodes.state)
@@ -102,7 +102,8 @@ def _compile(name: str, num_envs: int, max_episode_steps: int) -> Programs:
             return advance(tasks, env.noise(noise), reset, task, episode, action)
 
         episodes, outcome = jax.vmap(one, in_axes=-1, out_axes=-1)(lanes, batch.episodes, actions)
-        summary = jnp.stack([outcome.reward, outcome.terminated, outcome.truncated])
+        status = jnp.broadcast_to(view.status(outcome.next_state), lanes.shape)
+        summary = jnp.stack([outcome.reward, outcome.terminated, outcome.truncated, outcome.success, status])
         report = Report(observe(episodes), outcome.next_observation.T, summary)
         return Batch(batch.key, elapsed, episodes), report
 
@@ -124,6 +125,7 @@ class TaskVectorEnv(VectorEnv):
     ):
         check_render_mode(render_mode)
         self.named = find(name)
+        self._view = view_of(self.named)
         spec = self.named.env.spec
         max_episode_steps = spec.horizon if max_episode_steps is None else max_episode_steps
         if max_episode_steps < 1 or num_envs < 1:
@@ -151,9 +153,10 @@ class TaskVectorEnv(VectorEnv):
         if self._batch is None:
             raise ResetNeeded("no episode was started; call reset() before step()")
         self._batch, report = self._programs.step(self._batch, self._check(actions))
-        observation, final, (reward, terminated, truncated) = (np.array(part) for part in report)
+        observation, final, (reward, terminated, truncated, success, status) = (np.array(part) for part in report)
         terminated, truncated = terminated > 0, truncated > 0
-        return observation, reward, terminated, truncated, self._infos() | _final_infos(final, terminated, truncated)
+        infos = self._infos() | self._final_infos(terminated | truncated, final, success > 0, status.astype(int))
+        return observation, reward, terminated, truncated, infos
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         if self.render_mode is None:
@@ -161,7 +164,8 @@ class TaskVectorEnv(VectorEnv):
         if self._batch is None:
             raise ResetNeeded("there is nothing to draw yet; call reset() before render()")
         states = jax.tree.map(np.asarray, self._batch.episodes.state)
-        return tuple(draw(self.named, jax.tree.map(lambda leaf: leaf[..., i], states)) for i in range(self.num_envs))
+        one_by_one = (jax.tree.map(lambda leaf: leaf[..., i], states) for i in range(self.num_envs))
+        return tuple(self._view.draw(self.named.task, state) for state in one_by_one)
 
     def _check(self, actions: np.ndarray) -> np.ndarray:
         actions = np.asarray(actions)
@@ -176,16 +180,24 @@ class TaskVectorEnv(VectorEnv):
 
     def _infos(self) -> dict[str, Any]:
         """Every environment is inside an episode, so none has succeeded; what has ended speaks in "final_info"."""
-        return {"success": np.zeros(self.num_envs, bool), "_success": np.ones(self.num_envs, bool)}
+        none, every = np.zeros(self.num_envs, bool), np.ones(self.num_envs, bool)
+        return self._told(every, none, none.astype(int))
 
+    def _told(self, whom: np.ndarray, success: np.ndarray, status: np.ndarray) -> dict[str, Any]:
+        """The infos of some environments, each with Gymnasium's mask ("_" before the key) of those it is about."""
+        infos = {"success": success & whom, "_success": whom.copy()}
+        if self._view.status_names:
+            names = np.array(self._view.status_names, object)[status]
+            infos |= {"status": np.where(whom, names, None), "_status": whom.copy()}
+        return infos
 
-def _final_infos(final: np.ndarray, terminated: np.ndarray, truncated: np.ndarray) -> dict[str, Any]:
-    """The keys of ended episodes, each with Gymnasium's mask ("_" before the key) of the environments it is about."""
-    ended = terminated | truncated
-    if not ended.any():
-        return {}
-    final_obs = np.full(len(ended), None, object)
-    for index in np.flatnonzero(ended):
-        final_obs[index] = final[index]
-    final_info = {"success": terminated.copy(), "_success": ended.copy()}
-    return {"final_obs": final_obs, "_final_obs": ended, "final_info": final_info, "_final_info": ended.copy()}
+    def _final_infos(
+        self, ended: np.ndarray, final: np.ndarray, success: np.ndarray, status: np.ndarray
+    ) -> dict[str, Any]:
+        if not ended.any():
+            return {}
+        final_obs = np.full(self.num_envs, None, object)
+        for index in np.flatnonzero(ended):
+            final_obs[index] = final[index]
+        told = self._told(ended, success, status)
+        return {"final_obs": final_obs, "_final_obs": ended, "final_info": told, "_final_info": ended.copy()}

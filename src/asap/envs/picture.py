@@ -1,9 +1,12 @@
-"""A rooms task as pixels, with NumPy alone: what `render()` shows of one moment."""
+"""A moment of a task as pixels, with NumPy alone: what `render()` shows."""
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 
 from asap.envs.rooms import RoomsTask
+from asap.envs.soccer import constants as c
+from asap.envs.soccer.half_field import Match
+from asap.envs.soccer.opponents import AREA_X, AREA_Y
 
 FLOOR = (250, 250, 247)
 START = (229, 238, 247)
@@ -25,12 +28,16 @@ def draw_rooms(
     picture[_box(x, y, task.start_low, task.start_high)] = START
     picture[_box(x, y, task.goal - task.goal_half_width, task.goal + task.goal_half_width)] = GOAL
     picture[_walls(x, y, task)] = WALL
-    picture[(x - position[0]) ** 2 + (y - position[1]) ** 2 <= AGENT_RADIUS**2] = AGENT
+    picture[_disc(x, y, position, AGENT_RADIUS)] = AGENT
     return picture
 
 
 def _box(x: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return (x >= low[0]) & (x <= high[0]) & (y >= low[1]) & (y <= high[1])
+
+
+def _disc(x: np.ndarray, y: np.ndarray, centre: tuple[float, float], radius: float) -> np.ndarray:
+    return (x - centre[0]) ** 2 + (y - centre[1]) ** 2 <= radius**2
 
 
 def _walls(x: np.ndarray, y: np.ndarray, task: RoomsTask) -> np.ndarray:
@@ -40,3 +47,55 @@ def _walls(x: np.ndarray, y: np.ndarray, task: RoomsTask) -> np.ndarray:
     for wall, door_low, door_high in zip(task.walls, task.door_low, task.door_high):
         solid |= (np.abs(x - wall) <= half) & ((y < door_low) | (y > door_high))
     return solid
+
+
+# ---- The half pitch -------------------------------------------------------------------------------------------------
+
+# Corners (x, y) of what is marked out with lines, in metres: pitch, penalty area and goal area. The goal is behind them.
+END = c.PITCH_HALF_LENGTH
+MARKINGS = tuple(((x, -y), (END, y)) for x, y in ((0.0, c.PITCH_HALF_WIDTH), (AREA_X, AREA_Y), (END - 5.5, 9.16)))
+GOAL_BOX = ((END, -c.GOAL_HALF_WIDTH), (END + 2.44, c.GOAL_HALF_WIDTH))
+CENTRE_CIRCLE = 9.15
+
+AROUND, GRASS, LINE, NET = (200, 214, 196), (222, 236, 217), (255, 255, 255), (90, 96, 104)
+STRIKER, GOALKEEPER, DEFENDER = (205, 72, 48), (34, 38, 46), (122, 76, 160)
+BALL, BALL_EDGE = (255, 255, 255), (20, 20, 20)
+
+PIXELS_PER_METRE = 7
+MARGIN_X, MARGIN_Y = 3.0, 2.0  # Around the pitch, in metres.
+LINE_WIDTH = 0.3
+PLAYER_RADIUS, BALL_RADIUS, BALL_EDGE_WIDTH = 1.0, 0.5, 0.22  # Larger than they are, for the eye.
+
+
+def draw_pitch(match: Match) -> UInt8[np.ndarray, "height width 3"]:
+    """The half pitch with the players and the ball. The y axis points down: the first row of pixels has the smallest y."""
+    x = _centres(-MARGIN_X, END + MARGIN_X)[None, :]
+    y = _centres(-c.PITCH_HALF_WIDTH - MARGIN_Y, c.PITCH_HALF_WIDTH + MARGIN_Y)[:, None]
+    picture = np.full((y.size, x.size, 3), AROUND, np.uint8)
+    picture[_box(x, y, *MARKINGS[0])] = GRASS
+    picture[_lines(x, y)] = LINE
+    picture[_box(x, y, *GOAL_BOX)] = NET
+    for player, colour in reversed(list(zip(match.world.players, player_colours(match)))):
+        picture[_disc(x, y, (float(player.position.x), float(player.position.y)), PLAYER_RADIUS)] = colour
+    ball = float(match.world.ball.position.x), float(match.world.ball.position.y)
+    picture[_disc(x, y, ball, BALL_RADIUS + BALL_EDGE_WIDTH)] = BALL_EDGE
+    picture[_disc(x, y, ball, BALL_RADIUS)] = BALL
+    return picture
+
+
+def player_colours(match: Match) -> list[tuple[int, int, int]]:
+    """In the order of the players: striker, goalkeeper, defenders."""
+    return [STRIKER, GOALKEEPER, *[DEFENDER] * (len(match.world.players) - 2)]
+
+
+def _centres(low: float, high: float) -> np.ndarray:
+    return low + (np.arange(round((high - low) * PIXELS_PER_METRE)) + 0.5) / PIXELS_PER_METRE
+
+
+def _lines(x: np.ndarray, y: np.ndarray) -> Bool[np.ndarray, "height width"]:
+    """Just inside of what they mark out, as on a real pitch."""
+    lines = (np.abs(np.hypot(x, y) - CENTRE_CIRCLE) <= LINE_WIDTH / 2) & (x >= 0)
+    for low, high in MARKINGS:
+        inner = np.add(low, LINE_WIDTH), np.subtract(high, LINE_WIDTH)
+        lines |= _box(x, y, low, high) & ~_box(x, y, *inner)
+    return lines

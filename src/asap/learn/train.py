@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from asap.config import Config
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
-from asap.evaluate import Evaluation, evaluate
+from asap.evaluate import Evaluation, evaluate_seeds
 from asap.keys import Key, fold, host_generator, root
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
 from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
@@ -40,12 +40,31 @@ class TrainState(eqx.Module):
     policy: ASAPPolicy
     critic: Critic
     optimizer: optax.OptState
-    lanes: Lane
+    lanes: Lane | None  # None where logged data are learned from.
     monitor: Monitor
     totals: EpisodeTotals  # Per task, since the start.
     iteration: Int[Array, ""]
     env_steps: Int[Array, ""]
     spoiled: Bool[Array, ""]  # A gradient was not finite; it was not applied, and the seed has stopped.
+
+
+class FromData(NamedTuple):
+    """How learning from logged data goes, see `asap.offline.objectives`."""
+
+    ess: Float[Array, ""]  # Effective sample size, as a share of the steps.
+    objective: Float[Array, ""]
+
+
+class Improved(NamedTuple):
+    """What an update came to, before it is known to be finite."""
+
+    step: Step
+    critic: Critic
+    lanes: Lane | None
+    totals: EpisodeTotals
+    env_steps: Int[Array, ""] | int
+    explained_variance: Float[Array, ""]
+    from_data: FromData | None = None
 
 
 class Metrics(NamedTuple):
@@ -58,6 +77,7 @@ class Metrics(NamedTuple):
     diagnostics: Diagnostics
     explained_variance: Float[Array, ""]
     movement: Float[Array, ""]
+    from_data: FromData | None
 
 
 def init(config: Config, named: tuple[NamedTask, ...], tasks: TaskSet, seed: int) -> tuple[ASAPPolicy, Critic]:
@@ -78,7 +98,7 @@ def begin_training(config: Config, tasks: TaskSet, key: Key, policy: ASAPPolicy,
         policy=policy,
         critic=critic,
         optimizer=optimizer_of(config.learn).init(parameters_of(policy)),
-        lanes=start_lanes(tasks, fold(key, _LANES), config.learn.lanes),
+        lanes=start_lanes(tasks, fold(key, _LANES), config.learn.lanes) if config.offline.data is None else None,
         monitor=start_monitor(parameters_of(policy)),
         totals=totals,
         iteration=jnp.int32(0),
@@ -96,31 +116,36 @@ def is_active(config: Config, state: TrainState) -> Bool[Array, "*seeds"]:
 def update(config: Config, tasks: TaskSet, key: Key, state: TrainState) -> tuple[TrainState, Metrics]:
     """Play, judge, improve. A seed that is no longer active stays as it is."""
     improve = improve_by_episodes if config.learn.learner == "reinforce" else improve_by_windows
-    step, critic, lanes, totals, explained = improve(config, tasks, fold(key, _PLAY, state.iteration), state)
-    finite = all_finite(step.policy) & all_finite(step.optimizer) & all_finite(critic)
-    env_steps = totals.steps.sum() if config.learn.learner == "reinforce" else config.learn.lanes * config.learn.window
+    return take_over(config, state, improve(config, tasks, fold(key, _PLAY, state.iteration), state))
+
+
+def take_over(config: Config, state: TrainState, improved: Improved) -> tuple[TrainState, Metrics]:
+    """The state after an update, or as it was where the seed is not active or the update not finite."""
+    step = improved.step
+    finite = all_finite(step.policy) & all_finite(step.optimizer) & all_finite(improved.critic)
     after = TrainState(
         policy=step.policy,
-        critic=critic,
+        critic=improved.critic,
         optimizer=step.optimizer,
-        lanes=lanes,
+        lanes=improved.lanes,
         monitor=watch(state.monitor, parameters_of(step.policy), config.learn.convergence_window),
-        totals=add(state.totals, totals),
+        totals=add(state.totals, improved.totals),
         iteration=state.iteration + 1,
-        env_steps=state.env_steps + env_steps,
+        env_steps=state.env_steps + improved.env_steps,
         spoiled=state.spoiled,
     )
     active = is_active(config, state)
     kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
     after = jax.tree.map(lambda new, old: jnp.where(active & finite, new, old), after, kept)
     return after, Metrics(
-        totals=totals,
+        totals=improved.totals,
         cumulative_episodes=after.totals.episodes.sum(),
         env_steps=after.env_steps,
         active=active,
         diagnostics=step.diagnostics,
-        explained_variance=explained,
+        explained_variance=improved.explained_variance,
         movement=after.monitor.movement,
+        from_data=improved.from_data,
     )
 
 
@@ -129,7 +154,7 @@ def all_finite(tree) -> Bool[Array, ""]:
     return functools.reduce(jnp.logical_and, [jnp.isfinite(leaf).all() for leaf in leaves], jnp.bool_(True))
 
 
-def improve_by_windows(config: Config, tasks: TaskSet, key: Key, state: TrainState):
+def improve_by_windows(config: Config, tasks: TaskSet, key: Key, state: TrainState) -> Improved:
     """The actor-critic family: a window of every lane, advantages from the critic, then the update rule."""
     learn = config.learn
     discount = tasks.env.spec.discount if learn.discount is None else learn.discount
@@ -146,7 +171,7 @@ def improve_by_windows(config: Config, tasks: TaskSet, key: Key, state: TrainSta
     critic = fit(state.critic, features, targets, learn.critic_memory, CRITIC_RIDGE)
     weights = standardize(advantages.ravel()) if learn.advantage_scale is None else learn.advantage_scale * advantages.ravel()
     step = UPDATES[learn.learner](learn, state.policy, batch, weights, state.optimizer, state.iteration)
-    return step, critic, lanes, totals, explained
+    return Improved(step, critic, lanes, totals, learn.lanes * learn.window, explained)
 
 
 def standardize(advantages: Float[Array, "N"]) -> Float[Array, "N"]:
@@ -154,7 +179,7 @@ def standardize(advantages: Float[Array, "N"]) -> Float[Array, "N"]:
     return (advantages - advantages.mean()) / (advantages.std() + 1e-6)
 
 
-def improve_by_episodes(config: Config, tasks: TaskSet, key: Key, state: TrainState):
+def improve_by_episodes(config: Config, tasks: TaskSet, key: Key, state: TrainState) -> Improved:
     """REINFORCE (Algorithm 1): complete episodes, whole return times whole score."""
     learn = config.learn
     discount = tasks.env.spec.discount if learn.discount is None else learn.discount
@@ -170,10 +195,12 @@ def improve_by_episodes(config: Config, tasks: TaskSet, key: Key, state: TrainSt
     policy, optimizer = ascend(learn, state.policy, gradient, state.optimizer, state.iteration)
     nothing = Regularity(jnp.float32(jnp.nan), jnp.full(state.policy.num_skills, jnp.nan))
     diagnostics = Diagnostics(gradient, jnp.float32(jnp.nan), jnp.float32(0), nothing)
-    return Step(policy, optimizer, diagnostics), state.critic, state.lanes, played.totals, jnp.float32(jnp.nan)
+    step, totals = Step(policy, optimizer, diagnostics), played.totals
+    return Improved(step, state.critic, state.lanes, totals, totals.steps.sum(), jnp.float32(jnp.nan))
 
 
-# The older loop emitter compiles in half the time and runs as fast (measured on the rooms): most runs last seconds.
+# The older loop emitter compiles in half the time and runs as fast (measured on the rooms; soccer runs at three quarters of
+# the speed): most runs last seconds.
 COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 
 
@@ -195,10 +222,21 @@ def over_seeds(function: Callable) -> Callable:
 
 
 class Trainer:
-    """Training of all seeds of a config: `start` once, then `advance` and `evaluate` chunk by chunk."""
+    """Training of all seeds of a config: `start` once, then `advance` and `evaluate` chunk by chunk.
 
-    def __init__(self, config: Config, named: tuple[NamedTask, ...], tasks: TaskSet):
-        self.config, self.named, self.tasks = config, named, tasks
+    `feed` gives what the updates of a chunk need besides the state, from the iteration of every seed: nothing where they
+    play themselves. Leaves have axes (chunk, seeds, ...).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        named: tuple[NamedTask, ...],
+        tasks: TaskSet,
+        update: Callable[..., tuple[TrainState, Metrics]] = update,
+        feed: Callable[[Int[np.ndarray, "seeds"]], tuple] = lambda _: (),
+    ):
+        self.config, self.named, self.tasks, self.update, self.feed = config, named, tasks, update, feed
         seeds = [root(config.run.seed + index) for index in range(config.run.seeds)]
         self.keys = jax.tree.map(lambda *words: np.stack(words), *seeds)
         self.start, self.advance, self.evaluate = map(compiled, (self._start, self._advance, self._evaluate))
@@ -212,20 +250,17 @@ class Trainer:
     def _start(self, keys: Key, policies: ASAPPolicy, critics: Critic) -> TrainState:
         return over_seeds(lambda *seed: begin_training(self.config, self.tasks, *seed))(keys, policies, critics)
 
-    def _advance(self, keys: Key, states: TrainState) -> tuple[TrainState, Metrics]:
+    def _advance(self, keys: Key, states: TrainState, *fed: Any) -> tuple[TrainState, Metrics]:
         """`chunk` updates of every seed; metrics have axes (chunk, seeds, ...)."""
-        step = over_seeds(lambda key, state: update(self.config, self.tasks, key, state))
-        return jax.lax.scan(lambda states, _: step(keys, states), states, None, length=self.config.run.chunk)
+        step = over_seeds(lambda key, state, *fed: self.update(self.config, self.tasks, key, state, *fed))
+        return jax.lax.scan(lambda states, fed: step(keys, states, *fed), states, fed, length=self.config.run.chunk)
 
     def _evaluate(self, keys: Key, policies: ASAPPolicy, round_: Int[Array, ""]) -> Evaluation:
         """`eval_episodes` of every policy on every task; axes (seeds, tasks, ...)."""
 
-        def of_policy(key: Key, policy: ASAPPolicy) -> Evaluation:
-            key = fold(key, _EVALUATE, round_)
-            each = [
-                evaluate(policy, self.tasks.only(name), fold(key, m), self.config.run.eval_episodes)
-                for m, name in enumerate(self.tasks.names)
-            ]
-            return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-
-        return jax.vmap(of_policy)(keys, policies)
+        keys = jax.vmap(lambda key: fold(key, _EVALUATE, round_))(keys)
+        each = [
+            evaluate_seeds(policies, self.tasks.only(name), jax.vmap(lambda key: fold(key, m))(keys), self.config.run.eval_episodes)
+            for m, name in enumerate(self.tasks.names)
+        ]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *each)

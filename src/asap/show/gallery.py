@@ -12,8 +12,8 @@ from matplotlib.patches import Patch
 from asap.envs.catalog import NamedTask
 from asap.errors import UserError
 from asap.policy.policy import ASAPPolicy
-from asap.show.palette import INK, skill_colour
-from asap.show.partition_map import draw_partition, pixel_regions
+from asap.show.ground import Ground
+from asap.show.partition_map import draw_partition, ground_of, legend_entry, pixel_regions
 from asap.show.regions import OWNS, Regions
 
 # All in inches.
@@ -22,10 +22,6 @@ LEFT, RIGHT, BETWEEN, AXIS = 0.6, 0.2, 0.22, 0.55
 LINE = 0.17  # Height of a line of text.
 ENTRY = 0.97  # Width of an entry of the legend.
 DESIGNED_FOR = 4.5  # The side of a map whose lines have full thickness; on smaller ones they thin out more slowly.
-CAPTION = (
-    "most probable skill, pale where uncertain; arrows: its actions; "
-    "dashed: planes; dotted: start area; pale square: goal"
-)
 
 
 def partition_gallery(
@@ -35,21 +31,22 @@ def partition_gallery(
     title: str = "",
     columns: int = 5,
 ) -> Figure:
-    """Policy i on task i under title i, in rows of at most `columns`."""
+    """Policy i on task i under title i, in rows of at most `columns`. All tasks are of one family."""
     counts = (len(policies), len(tasks), len(titles))
     if len(set(counts)) != 1 or not policies:
         raise UserError("policies", "each needs a task and a title", counts, "give as many of each, at least one")
+    ground = ground_of(tasks[0])
     descriptors = [task.env.descriptor(task.task) for task in tasks]
     regions = [pixel_regions(*each) for each in zip(policies, tasks, descriptors)]
     num_rows = math.ceil(len(policies) / columns)
     num_columns = math.ceil(len(policies) / num_rows)
     side = min(max(ALL_PANELS / num_columns, SMALLEST), LARGEST)
     titles = [fill(text, int(13 * side)) for text in titles]
-    figure, panels = _paper(len(titles), num_columns, side, _num_lines(titles), title, _legend(regions))
+    figure, panels = _paper(ground, len(titles), num_columns, side, _num_lines(titles), title, _legend(regions))
     for axes, text, *drawn in zip(panels, titles, policies, tasks, descriptors, regions):
         draw_partition(axes, *drawn, thickness=math.sqrt(side / DESIGNED_FOR), words=False)
         axes.set_title(text, loc="left", fontsize=9, pad=4)
-    _only_outer_ticks(panels, num_columns)
+    _only_outer_ticks(ground, panels, num_columns)
     return figure
 
 
@@ -60,27 +57,29 @@ def _num_lines(texts: Sequence[str]) -> int:
 def _legend(regions: Sequence[Regions]) -> list[Patch]:
     """An entry per skill that owns area in some panel."""
     skills = sorted({s for states in regions for s in np.flatnonzero(states.shares >= OWNS).tolist()})
-    return [Patch(facecolor=skill_colour(s), edgecolor=INK, linewidth=0.6, label=f"skill {s}") for s in skills]
+    return [legend_entry(s, f"skill {s}") for s in skills]
 
 
 def _paper(
-    num_panels: int, num_columns: int, side: float, title_lines: int, title: str, entries: list[Patch]
+    ground: Ground, num_panels: int, num_columns: int, side: float, title_lines: int, title: str, entries: list[Patch]
 ) -> tuple[Figure, list[Axes]]:
-    """Squares of one size from the top left, row by row, and the legend below them."""
+    """Panels of one size from the top left, row by row, and the legend below them; `side` is their width."""
     num_rows = math.ceil(num_panels / num_columns)
     width = LEFT + num_columns * (side + BETWEEN) - BETWEEN + RIGHT
-    caption, title = fill(CAPTION, int(14 * (width - LEFT))), fill(title, int(11 * width))
+    caption = f"most probable skill, pale where uncertain; {ground.small_legend}"
+    caption, title = fill(caption, int(14 * (width - LEFT))), fill(title, int(11 * width))
     entries_in_row = int((width - LEFT) / ENTRY)
     legend = LINE * (_num_lines([caption]) + 1.3 * math.ceil(len(entries) / entries_in_row))
     head = 0.18 + 0.2 * (_num_lines([title]) - 1) if title else 0.0
-    row = side + LINE * title_lines + BETWEEN
+    panel_height = side * ground.height
+    row = panel_height + LINE * title_lines + BETWEEN
     height = head + num_rows * row + AXIS + legend
     figure = Figure(figsize=(width, height))
 
     def panel(i: int) -> Axes:
         up, right = divmod(i, num_columns)
         corner = LEFT + right * (side + BETWEEN), height - head - (up + 1) * row
-        return figure.add_axes((corner[0] / width, corner[1] / height, side / width, side / height))
+        return figure.add_axes((corner[0] / width, corner[1] / height, side / width, panel_height / height))
 
     figure.suptitle(title, x=0.08 / width, y=1 - 0.08 / height, ha="left", va="top", fontsize=12)
     figure.legend(
@@ -99,10 +98,11 @@ def _paper(
     return figure, [panel(i) for i in range(num_panels)]
 
 
-def _only_outer_ticks(panels: Sequence[Axes], num_columns: int) -> None:
+def _only_outer_ticks(ground: Ground, panels: Sequence[Axes], num_columns: int) -> None:
+    columns, rows = ground.ticks
     for i, axes in enumerate(panels):
-        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize=8)
-        axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize=8)
+        axes.set_xticks(columns, [f"{tick:g}" for tick in columns], fontsize=8)
+        axes.set_yticks(rows, [f"{tick:g}" for tick in rows], fontsize=8)
         axes.xaxis.label.set_fontsize(8)
         axes.yaxis.label.set_fontsize(8)
         if i + num_columns < len(panels):

@@ -1,35 +1,34 @@
-"""Drawing a map of rooms: walls with their doors, the goal, the start area."""
+"""Maps of rooms: walls with their doors, the goal, the start area, and arrows for what the skills do."""
 
-import matplotlib.patheffects
 import numpy as np
+from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+from numpy.typing import ArrayLike
 
-from asap.envs.rooms import RoomsTask
+from asap.envs.catalog import NamedTask
+from asap.envs.rooms import Position, Rooms, RoomsTask
+from asap.policy.policy import ASAPPolicy
+from asap.show.ground import Ground, draw_start_area
 from asap.show.palette import INK
+from asap.show.regions import Regions, actions_at
 
 WALL_WIDTH = 4.5
+PIXELS = 240
+DIRECTIONS = {"up": (0, 1), "down": (0, -1), "right": (1, 0), "left": (-1, 0)}
+LONGEST_ARROW = 0.11
+SHORTEST_DRAWN = 0.06  # Probabilities below would be dots.
 
 
 def draw_rooms(axes: Axes, task: RoomsTask) -> None:
     for wall, low, high in zip(task.walls, task.door_low, task.door_high):
         for piece in ((0.0, low), (high, 1.0)):
             axes.plot([wall, wall], piece, color=INK, linewidth=WALL_WIDTH, solid_capstyle="butt", zorder=4)
-    _draw_start(axes, task)
+    draw_start_area(axes, task.start_low, task.start_high, 0.014, "start area")
     _draw_goal(axes, task)
     axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="x (m)", ylabel="y (m)", aspect="equal")
     axes.set_xticks(np.linspace(0, 1, 6))
     axes.set_yticks(np.linspace(0, 1, 6))
-
-
-def _draw_start(axes: Axes, task: RoomsTask) -> None:
-    # Drawn a little inside: its edges usually lie on a wall and on the frame.
-    inset = 0.014
-    corner = np.asarray(task.start_low) + inset
-    width, height = np.asarray(task.start_high) - inset - corner
-    axes.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=INK, linewidth=1.0, linestyle=":", zorder=5))
-    glow = [matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")]
-    axes.text(*(corner + 0.012), "start area", fontsize=9, color=INK, path_effects=glow, zorder=8)
 
 
 def _draw_goal(axes: Axes, task: RoomsTask) -> None:
@@ -41,7 +40,7 @@ def _draw_goal(axes: Axes, task: RoomsTask) -> None:
     axes.text(x, y, "goal", ha="center", va="center", fontsize=11, fontweight="bold", color=INK, zorder=8)
 
 
-def rose_places(task: RoomsTask, rows: int = 5) -> np.ndarray:
+def _rose_places(task: RoomsTask, rows: int = 5) -> np.ndarray:
     """(N, 2): a grid of points in each room, off the walls and the goal."""
     edges = np.concatenate([[0.0], np.asarray(task.walls), [1.0]])
     columns = np.concatenate([low + (high - low) * np.array([0.28, 0.72]) for low, high in zip(edges, edges[1:])])
@@ -49,3 +48,38 @@ def rose_places(task: RoomsTask, rows: int = 5) -> np.ndarray:
     places = np.stack(np.meshgrid(columns, heights), -1).reshape(-1, 2)
     reach = float(task.goal_half_width) + 0.06
     return places[(np.abs(places - np.asarray(task.goal)) > reach).any(-1)]
+
+
+def _draw_roses(axes: Axes, policy: ASAPPolicy, named_task: NamedTask, regions: Regions, m: ArrayLike) -> None:
+    """At each place, one arrow per action of the skill that rules there, as long as the action is probable."""
+    column, row = np.floor(PIXELS * _rose_places(named_task.task)).astype(int).T
+    pixel = row * PIXELS + column
+    probabilities = actions_at(policy, regions.rulers[pixel], regions.observations[pixel], m)
+    directions = np.array([DIRECTIONS[name] for name in named_task.env.spec.action_names])
+    place, action = np.nonzero(probabilities >= SHORTEST_DRAWN)
+    arrows = LONGEST_ARROW * probabilities[place, action, None] * directions[action]
+    in_metres = {"angles": "xy", "scale_units": "xy", "units": "xy", "scale": 1, "minlength": 0}
+    shape = {"width": 0.0075, "headwidth": 3.6, "headlength": 3.4, "headaxislength": 3.2}
+    colours = {"color": "white", "edgecolor": INK, "linewidth": 0.5}
+    axes.quiver(ROOMS.x[column[place]], ROOMS.y[row[place]], *arrows.T, **in_metres, **shape, **colours, zorder=6)
+
+
+def _observe(env: Rooms, task: RoomsTask, x: Float[Array, ""], y: Float[Array, ""]) -> Float[Array, "O"]:
+    return env.observe(Position(x, y), task)
+
+
+ROOMS = Ground(
+    left=0.0,
+    right=1.0,
+    bottom=0.0,
+    top=1.0,
+    columns=PIXELS,
+    rows=PIXELS,
+    inches=4.5,
+    ticks=((0, 0.5, 1), (0, 0.5, 1)),
+    legend="arrows: its actions",
+    small_legend="arrows: its actions; dashed: planes; dotted: start area; pale square: goal",
+    observe=_observe,
+    draw=draw_rooms,
+    draw_skills=_draw_roses,
+)

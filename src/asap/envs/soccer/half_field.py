@@ -6,7 +6,7 @@ striker sees) is in the task, a pytree.
 """
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -91,7 +91,6 @@ class Striker(Env):
 
     num_defenders: int = eqx.field(static=True)
     spec: Spec = eqx.field(static=True)
-    is_long: ClassVar[bool] = True
 
     def __init__(self, num_defenders: int):
         defenders = [("defender" if num_defenders == 1 else f"defender {i + 1}") for i in range(num_defenders)]

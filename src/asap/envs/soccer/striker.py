@@ -121,11 +121,10 @@ def _course(me: Player, ball: Ball, ahead: Vector, turn: Scalar, speed: Scalar, 
     """Kick, turn and dash so that the ball lies just ahead when they are done."""
     first_turn = math.pi / (1 + c.INERTIA_MOMENT * c.PLAYER_DECAY * speed)
     num_turns = jnp.where(jnp.abs(turn) < 1e-3, 0.0, jnp.where(jnp.abs(turn) <= first_turn, 1.0, 2.0))
-    cycles = 1 + num_turns + dashes
+    decay = jnp.where(num_turns == 0, 1.0, jnp.where(num_turns == 1, c.BALL_DECAY, c.BALL_DECAY**2)) * c.BALL_DECAY ** (1 + dashes)
     drift = 1 / (1 - c.PLAYER_DECAY)
     trap = me.position + me.velocity * drift + ahead * (dash_travel(dashes) + TRAP_AHEAD)
-    rolled = (1 - jnp.exp(math.log(c.BALL_DECAY) * cycles)) / (1 - c.BALL_DECAY)
-    return Course(trap, (trap - ball.position) * (1 / rolled), cycles)
+    return Course(trap, (trap - ball.position) * ((1 - c.BALL_DECAY) / (1 - decay)), 1 + num_turns + dashes)
 
 
 def _worth(

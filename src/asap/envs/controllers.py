@@ -1,0 +1,101 @@
+"""Hand-written behaviours: who plays when data are collected. A controller sees what a policy sees, the observation."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from asap.envs.catalog import NamedTask
+from asap.envs.core import Env
+from asap.envs.rooms import Rooms, RoomsTask
+from asap.errors import UserError
+
+Probabilities = Callable[[Float[Array, "O *batch"]], Float[Array, "A *batch"]]
+
+
+class Controller(NamedTuple):
+    """Action probabilities as a pure function of the observation."""
+
+    name: str
+    probabilities: Probabilities
+    deterministic: bool  # Then importance weights exist for no other policy.
+
+
+class Family(NamedTuple):
+    """The controllers of one type of env: `parse` gives None for a text that is none of them."""
+
+    parse: Callable[[NamedTask, str], Controller | None]
+    choices: tuple[str, ...]  # As they stand in error messages.
+
+
+_FAMILIES: dict[type[Env], Family] = {}
+
+
+def register_controllers(env: type[Env], family: Family) -> None:
+    """Makes a family's own controllers known to `find_controller`."""
+    _FAMILIES[env] = family
+
+
+def find_controller(task: NamedTask, text: str) -> Controller:
+    """The controller that a text such as "random" or "dist:12" names for this task."""
+    if text == "random":
+        return uniformly_random(task)
+    family = _FAMILIES.get(type(task.env), Family(lambda *_: None, ()))
+    found = family.parse(task, text)
+    if found is None:
+        raise UserError("--controller", f"unknown for {task.name}", repr(text), f"choose from {', '.join(('random', *family.choices))}")
+    return found
+
+
+def uniformly_random(task: NamedTask) -> Controller:
+    num_actions = task.env.spec.num_actions
+
+    def probabilities(x: Float[Array, "O *batch"]) -> Float[Array, "A *batch"]:
+        return jnp.full((num_actions, *x.shape[1:]), 1 / num_actions)
+
+    return Controller("random", probabilities, deterministic=False)
+
+
+def explored(controller: Controller, epsilon: float) -> Controller:
+    """With probability epsilon a uniformly random action instead, so that no action has probability 0."""
+    if not 0 <= epsilon <= 1:
+        raise UserError("--epsilon", "must be a probability from 0 to 1", epsilon, "use for example 0.1")
+    if epsilon == 0:
+        return controller
+
+    def probabilities(x: Float[Array, "O *batch"]) -> Float[Array, "A *batch"]:
+        own = controller.probabilities(x)
+        return (1 - epsilon) * own + epsilon / own.shape[0]
+
+    return Controller(controller.name, probabilities, deterministic=False)
+
+
+UP, DOWN, RIGHT, LEFT = range(4)
+MARGIN = 0.05  # One step: so close to the edge of a door, the noise may send the agent into the wall.
+
+
+def through_the_doors(task: RoomsTask) -> Probabilities:
+    """To the height of the next door on the right, through it, and at last to the goal: height first, then across."""
+
+    def probabilities(x: Float[Array, "O *batch"]) -> Float[Array, "A *batch"]:
+        at_x, at_y, goal_x, goal_y = x
+        height, slack, across = goal_y, task.goal_half_width - MARGIN / 2, goal_x
+        for w in reversed(range(task.walls.shape[0])):  # From the last wall to the first: the nearest one decides.
+            before = at_x < task.walls[w]
+            height = jnp.where(before, (task.door_low[w] + task.door_high[w]) / 2, height)
+            slack = jnp.where(before, (task.door_high[w] - task.door_low[w]) / 2 - MARGIN, slack)
+            across = jnp.where(before, 1.0, across)
+        sideways = jnp.where(at_x < across, RIGHT, LEFT)
+        upright = jnp.where(at_y < height, UP, DOWN)
+        action = jnp.where(jnp.abs(at_y - height) > slack, upright, sideways)
+        return jnp.stack([action == a for a in (UP, DOWN, RIGHT, LEFT)]).astype(jnp.float32)
+
+    return probabilities
+
+
+def _parse_rooms(task: NamedTask, text: str) -> Controller | None:
+    return Controller("doors", through_the_doors(task.task), deterministic=True) if text == "doors" else None
+
+
+register_controllers(Rooms, Family(_parse_rooms, ("doors",)))

@@ -1,0 +1,1 @@
+"""Learning and judging from logged trajectories, without playing."""

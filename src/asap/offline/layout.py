@@ -1,0 +1,85 @@
+"""Logged trajectories without skill labels: an NPZ file with one row per step, and where they come from.
+
+    observation (N, O), action (N,), reward (N,)          what was seen, done and paid
+    terminated (N,), truncated (N,)                       one of them true on the last row of each episode, and only there
+    episode (N,)                                          id of the episode; rows of an episode follow each other, ids rise
+    behaviour_log_prob (N,)                               optional: log-probability of the action under who played
+    final_observation (E, O)                              one row per episode: what was seen after its last step
+    descriptor (E, Z), success (E,)                       optional; else the task's own descriptor, and whether it terminated
+    meta                                                  optional: a JSON string, see Meta
+
+Rows are counted from 0. """
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from asap.offline.npz import Column, bad_file
+
+if TYPE_CHECKING:
+    from asap.envs.catalog import NamedTask
+
+FORMAT = 1
+STEP_COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "episode")
+BEHAVIOUR = "behaviour_log_prob"
+FINAL, DESCRIPTOR, SUCCESS = EPISODE_COLUMNS = ("final_observation", "descriptor", "success")
+
+
+class Layout(NamedTuple):
+    """What a task expects of its data."""
+
+    task: str
+    num_observations: int
+    num_actions: int
+    descriptor: np.ndarray  # (Z,): of the task itself, for data that have none.
+
+
+def layout_of(task: "NamedTask") -> Layout:
+    spec = task.env.spec
+    return Layout(task.name, len(spec.observation_names), spec.num_actions, np.asarray(task.env.descriptor(task.task), np.float32))
+
+
+@dataclass(frozen=True)
+class Meta:
+    """Where data come from. What is not known is None."""
+
+    format: int = FORMAT
+    task: str | None = None
+    observation_names: tuple[str, ...] = ()
+    action_names: tuple[str, ...] = ()
+    controller: str | None = None
+    epsilon: float | None = None
+    seed: int | None = None
+    episodes: int | None = None
+    behaviour_return: float | None = None  # Mean over episodes, undiscounted.
+    behaviour_success: float | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def of(cls, columns: dict[str, Column], path: Path) -> "Meta":
+        if "meta" not in columns:
+            return cls()
+        try:
+            told = json.loads(str(columns["meta"].value()))
+            known = {each.name for each in dataclasses.fields(cls)}
+            meta = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items() if name in known})
+            newer = int(meta.format) > FORMAT
+            if not isinstance(meta.task, str | None) or not isinstance(meta.action_names, tuple):
+                raise TypeError
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise bad_file(path, "meta is no JSON object of ours", "leave it out, or make the file with `asap collect`") from None
+        if newer:
+            raise bad_file(path, f"written by format {meta.format}, this release reads <= {FORMAT}", "upgrade asap-rl")
+        return meta
+
+
+def step_columns(columns: dict[str, Column]) -> tuple[str, ...]:
+    """Those that have a row per step."""
+    return (*STEP_COLUMNS, *((BEHAVIOUR,) if BEHAVIOUR in columns else ()))

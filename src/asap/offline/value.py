@@ -1,0 +1,109 @@
+"""Off-policy evaluation: what a policy is worth, judged from data of another behaviour, without playing.
+
+Per-decision weighted importance sampling, with the weights of an ended episode kept at their last value:
+
+    V = sum_t gamma^t (sum_e rho^e_{0:t} r^e_t) / (sum_e rho^e_{0:t})
+
+It is consistent, and biased by O(1 / episodes) only. Its interval is a bootstrap over episodes, by Poisson weights: they
+can be drawn while the data stream by. The effective sample size is that of the weights of whole episodes.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from asap.envs import catalog
+from asap.envs.catalog import NamedTask
+from asap.errors import UserError
+from asap.keys import fold, host_generator, root
+from asap.learn.gradients import MARGINAL, score
+from asap.learn.train import compiled
+from asap.offline.batches import Batches, Minibatch
+from asap.offline.datasets import Dataset
+from asap.offline.objectives import as_window
+from asap.offline.play import discounted_returns, play_logged
+from asap.offline.weights import effective_sample_size
+from asap.policy.policy import ASAPPolicy
+
+RESAMPLES = 200
+EPISODES_AT_ONCE = 256
+MOST_LOG_RATIO = 300.0  # Beyond this a sum of weights would overflow, and one episode decides everything anyway.
+_BOOTSTRAP, _PLAY_TRUE = 10, 11  # Streams of the seed.
+
+
+class Value(NamedTuple):
+    """Mean return of an episode with its 95 % interval; nan where it can't be told."""
+
+    discounted: float
+    discounted_ci: tuple[float, float]
+    undiscounted: float
+    undiscounted_ci: tuple[float, float]
+
+
+class Estimate(NamedTuple):
+    value: Value
+    ess: float  # Episodes that count, of all those logged; 0 where weights do not exist.
+    available: bool
+
+
+UNKNOWN = Value(np.nan, (np.nan, np.nan), np.nan, (np.nan, np.nan))
+
+
+def estimate(policy: ASAPPolicy, dataset: Dataset, discount: float, seed: int = 0) -> Estimate:
+    """The value of a policy from the data alone. A deterministic or unknown behaviour tells nothing about others."""
+    if policy.termination is not None:
+        raise UserError("policy.termination", "logged data do not tell the skill before", policy.termination, "judge it by playing")
+    if not dataset.is_stochastic:
+        return Estimate(UNKNOWN, 0.0, available=False)
+    batches = Batches(dataset, EPISODES_AT_ONCE, 1, np.ones(dataset.num_episodes, np.float32))
+    log_weights_of = compiled(_log_weights)
+    draws = host_generator(seed, _BOOTSTRAP)
+    weighted, weights = np.zeros((2, 1 + RESAMPLES, batches.window))
+    whole = []
+    for first in range(0, dataset.num_episodes, EPISODES_AT_ONCE):
+        members = np.arange(first, min(first + EPISODES_AT_ONCE, dataset.num_episodes))
+        minibatch = batches.fill([members[i : i + 1] for i in range(len(members))])
+        logs = np.asarray(log_weights_of(policy, minibatch), np.float64)[:, : len(members)]
+        rho, rewards = np.exp(np.minimum(logs, MOST_LOG_RATIO)).T, minibatch.reward[: len(members)]
+        # Row 0 counts every episode once, the others as often as a resample has drawn it.
+        times = np.concatenate([np.ones((1, len(members))), draws.poisson(1.0, (RESAMPLES, len(members)))])
+        weighted += times @ (rho * rewards)
+        weights += times @ rho
+        whole.append(logs[-1])
+    per_step = weighted / np.where(weights > 0, weights, 1.0)
+    values = [per_step @ gamma ** np.arange(batches.window) for gamma in (discount, 1.0)]
+    relative = np.concatenate(whole) - np.max(np.concatenate(whole))
+    return Estimate(_value(*values), float(effective_sample_size(np.exp(relative))), available=True)
+
+
+def _log_weights(policy: ASAPPolicy, minibatch: Minibatch) -> Float[Array, "T L"]:
+    """log rho_{0:t}, one episode per lane; after its end nothing is added."""
+    batch = as_window(minibatch)
+    log_ratio = score(policy, batch, MARGINAL).log_prob - minibatch.behaviour_log_prob.T
+    return jnp.cumsum(jnp.where(minibatch.counted.T, log_ratio, 0.0), axis=0)
+
+
+def _value(discounted: np.ndarray, undiscounted: np.ndarray) -> Value:
+    """From the estimate, in row 0, and its resamples."""
+    intervals = [tuple(np.quantile(values[1:], [0.025, 0.975]).tolist()) for values in (discounted, undiscounted)]
+    return Value(float(discounted[0]), intervals[0], float(undiscounted[0]), intervals[1])
+
+
+def true_value(policy: ASAPPolicy, task: NamedTask, num_episodes: int, seed: int = 0) -> Value:
+    """What playing tells, to hold the estimate against."""
+    tasks = catalog.task_set(((task.name, 1.0),))
+    m = tasks.env.descriptor(task.task)
+
+    def played(policy: ASAPPolicy):
+        def probabilities(x: Float[Array, "O L"]) -> Float[Array, "A L"]:
+            return jnp.exp(policy.action_log_probs(x, jnp.broadcast_to(m[:, None], (m.shape[0], x.shape[-1]))))
+
+        return play_logged(tasks, probabilities, fold(root(seed), _PLAY_TRUE), jnp.arange(num_episodes))
+
+    episodes = jax.tree.map(np.asarray, compiled(played)(policy))
+    returns = [discounted_returns(episodes, gamma) for gamma in (tasks.env.spec.discount, 1.0)]
+    picks = host_generator(seed, _PLAY_TRUE).integers(num_episodes, size=(RESAMPLES, num_episodes))
+    return _value(*(np.concatenate([[values.mean()], values[picks].mean(-1)]) for values in returns))

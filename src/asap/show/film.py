@@ -1,0 +1,148 @@
+"""A game as an animated GIF: the ball's trail in the colours of the skills, the players as discs, a line of words."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+from numpy.typing import ArrayLike
+from PIL import Image
+
+from asap.envs.catalog import NamedTask
+from asap.envs.picture import DEFENDER, GOALKEEPER, PLAYER_RADIUS, STRIKER
+from asap.envs.soccer.half_field import GOAL
+from asap.policy.policy import ASAPPolicy
+from asap.show.game import Game, play_game
+from asap.show.ground import GLOW
+from asap.show.palette import INK, MUTED, skill_colour
+from asap.show.partition_map import draw_colours, legend_entry, pixel_regions, shown_skills, skill_in_words
+from asap.show.pitch import PITCH, draw_pitch
+from asap.show.regions import Regions
+
+DOTS_PER_INCH = 100
+FRAME_MILLISECONDS, LAST_MILLISECONDS = 80, 2000
+MOST_FRAMES = 160  # A longer game leaves out cycles.
+BACKGROUND = 0.3  # Strength of the partition's colours under the game.
+LEFT, RIGHT, TOP = 0.2, 0.4, 0.6  # Inches around the pitch.
+LINE = 0.2  # Height of a line of the legend.
+
+
+def save_game(path: str | Path, policy: ASAPPolicy, named_task: NamedTask, m: ArrayLike, seed: int, title: str) -> None:
+    """A game of this policy, chosen by the seed, on its partition."""
+    regions = pixel_regions(policy, named_task, m)
+    words = [skill_in_words(policy, named_task, m, regions, skill) for skill in range(policy.num_skills)]
+    save_film(path, play_game(policy, named_task, seed), words, regions, title)
+
+
+def save_film(path: str | Path, game: Game, words: Sequence[str], regions: Regions | None = None, title: str = "") -> None:
+    """`words` tells what each skill does; with `regions`, as from `pixel_regions`, the partition is the background."""
+    pictures = _frames(game, words, regions, title)
+    palette = _palette(pictures[-1])  # The last has the whole trail, hence all colours.
+    frames = [Image.fromarray(pixels).quantize(palette=palette, dither=Image.Dither.NONE) for pixels in pictures]
+    durations = [FRAME_MILLISECONDS] * (len(frames) - 1) + [LAST_MILLISECONDS]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=True)
+
+
+def _palette(pixels: np.ndarray) -> Image.Image:
+    """The most frequent colours as they are; a palette of means would turn white paper grey."""
+    colours, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_counts=True)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(colours[np.argsort(-counts)[:256]].tobytes())
+    return palette
+
+
+def _frames(game: Game, words: Sequence[str], regions: Regions | None, title: str) -> list[np.ndarray]:
+    """The pitch is drawn once; what moves is drawn on copies of it."""
+    usage = np.bincount(game.skills, minlength=len(words)) / game.cycles
+    shown = np.flatnonzero(usage) if regions is None else shown_skills(regions, usage)
+    figure, axes = _paper(game, [legend_entry(skill, words[skill]) for skill in shown], title)
+    if regions is not None:
+        draw_colours(axes, PITCH, regions, BACKGROUND)
+    draw_pitch(axes, MUTED)
+    axes.set(xticks=[], yticks=[])
+    moving = _Moving(axes, game)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    still = canvas.copy_from_bbox(figure.bbox)
+
+    def frame(cycle: int) -> np.ndarray:
+        canvas.restore_region(still)
+        for artist in moving.at(cycle, words):
+            axes.draw_artist(artist)
+        return np.array(canvas.buffer_rgba())[..., :3]
+
+    stride = math.ceil(game.cycles / MOST_FRAMES)
+    return [frame(cycle) for cycle in [*range(0, game.cycles, stride), game.cycles]]
+
+
+def _paper(game: Game, skills: list[Artist], title: str) -> tuple[Figure, Axes]:
+    legend = LINE * (len(skills) + 1)
+    across, down = PITCH.inches, PITCH.inches * PITCH.height
+    width, height = LEFT + across + RIGHT, TOP + down + legend + 0.25
+    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH)
+    axes = figure.add_axes((LEFT / width, (legend + 0.2) / height, across / width, down / height))
+    axes.set_title(title, loc="left", fontsize=12, pad=24)
+    style = {"loc": "upper left", "borderaxespad": 0, "borderpad": 0, "fontsize": 9, "frameon": False}
+    names = ["striker", "goalkeeper", "defenders" if len(game.players) > 3 else "defender"]
+    players = [_disc(name, colour) for name, colour in zip(names[: len(game.players)], _player_colours(3))]
+    place = (LEFT / width, (legend + 0.1) / height)
+    figure.legend(handles=players, bbox_to_anchor=place, ncols=3, handletextpad=0.1, columnspacing=1.5, **style)
+    figure.legend(handles=skills, bbox_to_anchor=(place[0], place[1] - LINE / height), **style)
+    return figure, axes
+
+
+def _disc(name: str, colour: str) -> Line2D:
+    return Line2D([], [], linestyle="", marker="o", markersize=8, color=colour, label=name)
+
+
+def _player_colours(count: int) -> list[str]:
+    return [to_hex(np.divide(colour, 255)) for colour in (STRIKER, GOALKEEPER, *[DEFENDER] * (count - 2))]
+
+
+class _Moving:
+    """What differs from frame to frame."""
+
+    def __init__(self, axes: Axes, game: Game):
+        self.game = game
+        self.trail: LineCollection = axes.add_collection(LineCollection([], linewidth=3, capstyle="round", clip_on=False))
+        self.players = _discs(axes, PLAYER_RADIUS, _player_colours(len(game.players)), "white")
+        self.ball = _discs(axes, 0.55, ["white"], INK)
+        self.caption: Text = axes.text(0, 1.02, "", transform=axes.transAxes, fontsize=10, color=INK)
+        size = 30 if game.status == GOAL else 16
+        self.end: Text = axes.text(0.4, 0.5, "", transform=axes.transAxes, fontsize=size, fontweight="bold", color=INK)
+        self.end.set(ha="center", va="center", path_effects=GLOW)
+        for artist in self._artists:
+            artist.set_animated(True)
+
+    @property
+    def _artists(self) -> tuple[Artist, ...]:
+        return self.trail, self.players, self.ball, self.caption, self.end
+
+    def at(self, cycle: int, words: Sequence[str]) -> tuple[Artist, ...]:
+        """The moment after so many cycles."""
+        game = self.game
+        path = game.ball[: cycle + 1]
+        self.trail.set(segments=list(np.stack([path[:-1], path[1:]], 1)), color=[skill_colour(s) for s in game.skills[:cycle]])
+        self.players.set_offsets(game.players[:, cycle])
+        self.ball.set_offsets(game.ball[cycle])
+        has_ended = cycle == game.cycles
+        status = game.status_name.upper() if game.status == GOAL else game.status_name
+        doing = status if has_ended else words[game.skills[cycle]]
+        self.caption.set_text(f"cycle {cycle}: {doing}")
+        self.end.set_text(status if has_ended else "")
+        return self._artists
+
+
+def _discs(axes: Axes, radius: float, colours: list[str], edge: str) -> PathCollection:
+    points_per_metre = 72 * PITCH.inches / (PITCH.right - PITCH.left)
+    size = (2 * radius * points_per_metre) ** 2
+    nowhere = [np.nan] * len(colours)
+    return axes.scatter(nowhere, nowhere, s=size, c=colours, edgecolors=edge, linewidths=1, clip_on=False)

@@ -1,0 +1,108 @@
+"""Games of soccer to be looked at: several are played at once, and one is chosen by a rule."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from asap.envs.catalog import NamedTask
+from asap.envs.controllers import Probabilities
+from asap.envs.soccer.half_field import GOAL, IN_GAME, STATUS_NAMES, Match, Striker, StrikerTask
+from asap.envs.soccer.vectors import Vector
+from asap.keys import Key, fold, root, uniforms
+from asap.learn.train import compiled
+from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.vector import pick
+
+_GAME = 12  # Stream of the seed's key; smaller ones are taken.
+_RESET, _STEP, _CHOICE = range(3)
+NUM_GAMES = 8
+MOST_CYCLES = 300
+
+
+class Controlled(eqx.Module):
+    """A controller as a player: what it does is all the skill it has."""
+
+    probabilities: Probabilities = eqx.field(static=True)
+
+    def sample(
+        self, key: Key, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""]
+    ) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        action = pick(uniforms(key)[0], self.probabilities(x))
+        return action, action
+
+
+class Game(NamedTuple):
+    """One game: places at its start and after each of T cycles, in metres, and the skill of each cycle."""
+
+    ball: Float[np.ndarray, "T+1 2"]
+    players: Float[np.ndarray, "P T+1 2"]  # Striker, goalkeeper, defenders.
+    skills: Int[np.ndarray, "T"]
+    status: int  # As in STATUS_NAMES.
+
+    @property
+    def cycles(self) -> int:
+        return len(self.skills)
+
+    @property
+    def status_name(self) -> str:
+        return STATUS_NAMES[self.status]
+
+
+class Cycle(NamedTuple):
+    """The skill in force, and what the cycle led to. A game goes on behind its end, unseen."""
+
+    skill: Int[Array, ""]
+    state: Match
+
+
+def play_game(player: ASAPPolicy | Controlled, named_task: NamedTask, seed: int) -> Game:
+    """The first of some games that ends with a goal; if none does, the first that ends; if none ends, the first."""
+    starts, cycles = _play(player, named_task.env, named_task.task, fold(root(seed), _GAME))
+    starts, cycles = jax.tree.map(np.asarray, (starts, cycles))
+    ended = cycles.state.status != IN_GAME
+    length = np.where(ended.any(-1), ended.argmax(-1) + 1, MOST_CYCLES)
+    status = np.take_along_axis(cycles.state.status, length[:, None] - 1, -1)[:, 0]
+    chosen = int(np.argmax(np.where(status == GOAL, 2, status != IN_GAME)))
+    start, states = (jax.tree.map(lambda leaf: leaf[chosen], states) for states in (starts, cycles.state))
+    return _game(start, states, cycles.skill[chosen], int(length[chosen]), int(status[chosen]))
+
+
+def _game(start: Match, states: Match, skills: np.ndarray, length: int, status: int) -> Game:
+    def path(first: Vector, later: Vector) -> np.ndarray:
+        return np.stack([np.append(a, b[:length]) for a, b in zip(first, later)], -1)
+
+    players = zip(start.world.players, states.world.players)
+    return Game(
+        ball=path(start.world.ball.position, states.world.ball.position),
+        players=np.stack([path(first.position, later.position) for first, later in players]),
+        skills=skills[:length],
+        status=status,
+    )
+
+
+def _play_all(
+    player: ASAPPolicy | Controlled, env: Striker, task: StrikerTask, key: Key
+) -> tuple[Match, Cycle]:
+    """The starts of all games and their cycles: axes (games,) and (games, cycles)."""
+    m = env.descriptor(task)
+
+    def one_game(number: Int[Array, ""]) -> tuple[Match, Cycle]:
+        own = fold(key, number)
+
+        def one_cycle(carry: tuple[Match, Int[Array, ""]], t: Int[Array, ""]) -> tuple[tuple[Match, Int[Array, ""]], Cycle]:
+            state, previous = carry
+            skill, action = player.sample(fold(own, t, _CHOICE), env.observe(state, task), m, previous)
+            after = env.step(fold(own, t, _STEP), state, action, task).state
+            return (after, skill), Cycle(skill, after)
+
+        start = env.reset(fold(own, 0, _RESET), task)
+        return start, jax.lax.scan(one_cycle, (start, jnp.int32(NO_SKILL)), jnp.arange(MOST_CYCLES))[1]
+
+    return jax.vmap(one_game)(jnp.arange(NUM_GAMES))
+
+
+_play = compiled(_play_all)

@@ -1,0 +1,111 @@
+"""`asap collect` logs complete episodes, all of them, the same each time; hand-written controllers do what they say."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from asap import cli
+from asap.envs import catalog
+from asap.envs.controllers import explored, find_controller
+from asap.errors import UserError
+from asap.offline.collect import collect
+from asap.offline.datasets import Dataset
+from asap.offline.layout import layout_of
+
+
+def asap(arguments, capsys, monkeypatch):
+    """Exit code, stdout and stderr of `asap ARGUMENTS`."""
+    monkeypatch.setattr(sys, "argv", ["asap", *arguments])
+    with pytest.raises(SystemExit) as exit_:
+        cli.main()
+    captured = capsys.readouterr()
+    return exit_.value.code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("name", catalog.names()[:3])
+def test_through_the_doors_always_succeeds(name, tmp_path):
+    task = catalog.find(name)
+    collected = collect(task, find_controller(task, "doors"), 0.0, 500, 0, tmp_path / "data.npz")
+    assert collected.meta.behaviour_success == 1.0
+    assert collected.meta.behaviour_return > task.reference.approx_optimal
+
+
+def test_every_episode_is_kept_not_only_the_short_ones(tmp_path):
+    """A random walk seldom reaches the goal: were lanes cut off in time, its few short episodes would prevail."""
+    task = catalog.find("two-rooms")
+    path = tmp_path / "data.npz"
+    collect(task, find_controller(task, "random"), 0.0, 1100, 3, path)  # More than one round, and a rest.
+    dataset = Dataset(path, layout_of(task))
+    assert dataset.num_episodes == 1100
+    assert dataset.longest == 400 and 0.05 < dataset.episodes.success.mean() < 0.11
+    assert (dataset.episodes.length[~dataset.episodes.terminated] == 400).all()
+    with np.load(path) as columns:
+        np.testing.assert_array_equal(np.unique(columns["episode"]), np.arange(1100))
+        np.testing.assert_allclose(columns["behaviour_log_prob"], np.log(0.25), rtol=1e-6)
+        # Half a million moves: the actions are drawn with the probabilities that are logged.
+        np.testing.assert_allclose(np.bincount(columns["action"]) / len(columns["action"]), 0.25, atol=0.004)
+
+
+def test_exploration_has_known_probabilities(tmp_path):
+    task = catalog.find("two-rooms")
+    path = tmp_path / "data.npz"
+    collect(task, explored(find_controller(task, "doors"), 0.2), 0.2, 400, 0, path)
+    with np.load(path) as columns:
+        own = np.asarray(find_controller(task, "doors").probabilities(columns["observation"].T)).argmax(0)
+        followed = columns["action"] == own
+        np.testing.assert_allclose(np.exp(columns["behaviour_log_prob"]), np.where(followed, 0.85, 0.05), rtol=1e-5)
+    assert followed.mean() == pytest.approx(0.85, abs=0.01)
+
+
+def test_the_same_command_gives_the_same_bytes(capsys, monkeypatch, tmp_path):
+    files = [tmp_path / "a.npz", tmp_path / "b ü.npz", tmp_path / "c.npz"]
+    for file, seed in zip(files, ("7", "7", "8")):
+        command = ["collect", "three-rooms", "--controller", "doors", "--epsilon", "0.3", "--episodes", "50", "--seed", seed, "--json", "--out", str(file)]
+        code, out, err = asap(command, capsys, monkeypatch)
+        report = json.loads(out.splitlines()[-1])
+        assert code == 0 and err == ""
+        assert report["episodes"] == 50 and report["success_ci"][0] < report["success"] <= report["success_ci"][1] == 1.0
+    assert files[0].read_bytes() == files[1].read_bytes() != files[2].read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {file.name for file in files}, "nothing else is left behind"
+
+
+def test_a_stopped_collection_leaves_the_old_file(tmp_path, monkeypatch):
+    task, path = catalog.find("two-rooms"), tmp_path / "data.npz"
+    path.write_bytes(b"old")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        collect(task, find_controller(task, "doors"), 0.0, 10, 0, path, interrupted)
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+BAD = [
+    (["collect", "two-rooms", "--controller", "dors"], "--controller", "random, doors"),
+    (["collect", "two-romms", "--controller", "doors"], "task", "two-rooms"),
+    (["collect", "two-rooms", "--controller", "doors", "--epsilon", "1.5"], "--epsilon", "1.5"),
+    (["collect", "two-rooms", "--controller", "doors", "--epsilon", "nan"], "--epsilon", "nan"),
+    (["collect", "two-rooms", "--controller", "doors", "--episodes", "0"], "--episodes", "got 0"),
+    (["collect", "two-rooms", "--controller", "doors", "--seed=-1"], "--seed", "got -1"),
+    (["collect", "two-rooms", "--controller", "doors", "--out", "nowhere/x.npz"], "--out", "nowhere"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "field", "must_contain"), BAD)
+def test_one_clear_line(arguments, field, must_contain, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = asap(arguments, capsys, monkeypatch)
+    assert code == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1, err
+    assert field in err and must_contain in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_exploring_controller_is_not_deterministic():
+    task = catalog.find("two-rooms")
+    doors = find_controller(task, "doors")
+    assert doors.deterministic and not explored(doors, 0.1).deterministic and not find_controller(task, "random").deterministic
+    with pytest.raises(UserError, match="--epsilon"):
+        explored(doors, -0.1)

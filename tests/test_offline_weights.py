@@ -1,0 +1,161 @@
+"""Importance weights are unbiased, the effective sample size is its formula, and off-policy evaluation finds the truth."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from asap.envs.core import TaskSet
+from asap.keys import fold, root
+from asap.offline.batches import Batches
+from asap.offline.collect import as_columns
+from asap.offline.datasets import Dataset
+from asap.offline.layout import Layout, Meta
+from asap.offline.play import discounted_returns, play_logged
+from asap.offline.value import estimate
+from asap.offline.weights import clipped_weights, effective_sample_size, log_ratios_so_far, merits
+from asap.offline.writing import DatasetWriter
+
+
+def test_weights_are_unbiased_by_enumeration():
+    """All trajectories of three steps and two actions: the weighted mean under b is the mean under pi, step by step."""
+    rng = np.random.default_rng(0)
+    b, pi = (rng.dirichlet([2, 2], size=(3, 2)) for _ in range(2))  # [t, last action] -> action; state = (t, last action)
+    reward = rng.normal(size=(3, 2, 2))
+    paths = list(itertools.product(range(2), repeat=3))
+    probabilities, log_ratio, rewards = np.ones((2, 8)), np.zeros((3, 8)), np.zeros((3, 8))
+    for n, path in enumerate(paths):
+        last = 0
+        for t, action in enumerate(path):
+            probabilities[:, n] *= b[t, last, action], pi[t, last, action]
+            log_ratio[t, n] = np.log(pi[t, last, action] / b[t, last, action])
+            rewards[t, n], last = reward[t, last, action], action
+    weights = np.asarray(clipped_weights(log_ratios_so_far(jnp.asarray(log_ratio), jnp.zeros((3, 8), bool)), 1e6))
+    np.testing.assert_allclose((probabilities[0] * weights * rewards).sum(1), (probabilities[1] * rewards).sum(1), rtol=1e-5)
+    np.testing.assert_allclose((probabilities[0] * weights).sum(1), 1.0, rtol=1e-5)
+
+
+def test_ratios_begin_anew_in_each_episode_and_are_clipped():
+    log_ratio = jnp.log(jnp.asarray([[2.0], [3.0], [5.0], [7.0]]))
+    ended = jnp.asarray([[False], [True], [False], [False]])
+    so_far = log_ratios_so_far(log_ratio, ended)
+    np.testing.assert_allclose(np.exp(so_far)[:, 0], [2, 6, 5, 35], rtol=1e-5)
+    np.testing.assert_allclose(clipped_weights(so_far, 10.0)[:, 0], [2, 6, 5, 10], rtol=1e-5)
+    assert np.isfinite(clipped_weights(log_ratios_so_far(jnp.full((500, 1), 3.0), jnp.zeros((500, 1), bool)), 10.0)).all()
+
+
+def test_effective_sample_size_is_its_formula():
+    weights = np.random.default_rng(0).gamma(0.5, size=50).astype(np.float32)
+    assert float(effective_sample_size(weights)) == pytest.approx(weights.sum() ** 2 / (weights**2).sum(), rel=1e-5)
+    assert float(effective_sample_size(np.full(7, 1e-25, np.float32))) == pytest.approx(7)
+    assert float(effective_sample_size(np.float32([0, 0, 5]))) == 1 and float(effective_sample_size(np.zeros(3, np.float32))) == 0
+
+
+def test_merits_favour_high_returns_in_any_unit():
+    totals = np.asarray([-10.0, 0.0, 10.0, 20.0])
+    ours = merits(totals, 1.0)
+    assert (np.diff(ours) > 0).all() and ours.mean() == pytest.approx(1) and (ours > 0).all()
+    np.testing.assert_allclose(merits(1000 * totals + 7, 1.0), ours, rtol=1e-4)
+    np.testing.assert_allclose(merits(totals, 0.0), 1.0)
+    np.testing.assert_allclose(merits(np.full(4, 3.0), 5.0), 1.0)
+    assert 20.0 < merits(np.asarray([0.0] * 999 + [1.0]), 1.0).max() < 20.5
+
+
+@pytest.fixture(scope="module")
+def logged(short_rooms, tmp_path_factory):
+    """Uniformly random play of at most nine steps near the goal."""
+    tasks = TaskSet.of(short_rooms.env, {"near": jax.tree.map(lambda leaf: leaf[1], short_rooms.tasks)})
+    layout = Layout("near", 4, 4, np.asarray(tasks.env.descriptor(tasks[0])))
+    path = tmp_path_factory.mktemp("offline") / "data.npz"
+    play = jax.jit(lambda: play_logged(tasks, lambda x: jnp.full((4, x.shape[-1]), 0.25), fold(root(0), 1), jnp.arange(4000)))
+    played = jax.tree.map(np.asarray, play())
+    with DatasetWriter(path) as writer:
+        writer.add(as_columns(played, 0, 4000, layout.descriptor))
+        writer.finish(Meta())
+    return tasks, Dataset(path, layout)
+
+
+def towards_the_goal(new_policy):
+    """A policy that goes right more often than not, and nothing like uniform."""
+    policy = new_policy(seed=3)
+    theta = jnp.zeros_like(policy.skills.theta).at[:, 2].set(0.8)
+    return eqx.tree_at(lambda p: p.skills.theta, policy, theta)
+
+
+def test_evaluation_finds_the_truth(logged, new_policy):
+    """Data of random play, a policy of another value: the interval has the true value, and excludes the behaviour's."""
+    tasks, dataset = logged
+    policy = towards_the_goal(new_policy)
+    m = tasks.env.descriptor(tasks[0])[:, None]
+
+    def probabilities(x):
+        return jnp.exp(policy.action_log_probs(x, jnp.broadcast_to(m, (2, x.shape[-1]))))
+
+    play = jax.jit(lambda: play_logged(tasks, probabilities, fold(root(1), 1), jnp.arange(20_000)))
+    played = jax.tree.map(np.asarray, play())
+    judged = estimate(policy, dataset, 0.99)
+    assert judged.available and 200 < judged.ess < 3000
+    for told, interval, gamma in (
+        (judged.value.discounted, judged.value.discounted_ci, 0.99),
+        (judged.value.undiscounted, judged.value.undiscounted_ci, 1.0),
+    ):
+        truth = discounted_returns(played, gamma).mean()
+        assert interval[0] < truth < interval[1] and interval[0] < told < interval[1]
+    assert dataset.episodes.total.mean() < judged.value.undiscounted_ci[0]
+
+
+def test_a_policy_equal_to_the_behaviour_is_worth_the_mean(logged, new_policy):
+    _, dataset = logged
+    uniform = eqx.tree_at(lambda p: p.skills.theta, new_policy(), jnp.zeros((2, 4, 1)))
+    judged = estimate(uniform, dataset, 1.0)
+    assert judged.value.undiscounted == pytest.approx(dataset.episodes.total.mean(), rel=1e-4)
+    assert judged.ess == pytest.approx(4000, rel=1e-3)
+
+
+def test_a_deterministic_behaviour_has_no_estimate(logged, new_policy, tmp_path):
+    _, dataset = logged
+    columns = {name: column.read(0, column.num_rows) for name, column in dataset.columns.items() if name != "meta"}
+    with DatasetWriter(tmp_path / "sure.npz") as writer:
+        writer.add({**columns, "behaviour_log_prob": np.zeros_like(columns["reward"])})
+        writer.finish(Meta())
+    judged = estimate(new_policy(), Dataset(tmp_path / "sure.npz", dataset.layout), 0.99)
+    assert not judged.available and judged.ess == 0 and np.isnan(judged.value.discounted)
+
+
+def test_every_pass_reads_every_episode_once(logged):
+    _, dataset = logged
+    batches = Batches(dataset, lanes=16, window=64, merits=np.ones(dataset.num_episodes, np.float32))
+    for seed in (0, 1):
+        read, iteration = [], 0
+        while sum(read) < 2 * dataset.num_episodes:
+            minibatch = batches.minibatch(seed, iteration)
+            ended = minibatch.terminated | minibatch.truncated
+            assert not (ended & ~minibatch.counted).any()
+            read.append(int(ended.sum()))
+            iteration += 1
+            if sum(read) == dataset.num_episodes:
+                seen = iteration
+        assert 2 * seen >= iteration >= 2 * seen - 2  # A pass ends with its last minibatch.
+    first = batches.minibatch(0, 3)
+    for ours, theirs in zip(first, Batches(dataset, 16, 64, batches.merits).minibatch(0, 3), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert not np.array_equal(first.observation, batches.minibatch(1, 3).observation)
+    assert not np.array_equal(first.observation, batches.minibatch(0, 4).observation)
+
+
+def test_episodes_lie_whole_in_their_lanes(logged):
+    _, dataset = logged
+    batches = Batches(dataset, lanes=4, window=20, merits=np.arange(dataset.num_episodes, dtype=np.float32))
+    minibatch = batches.fill([np.asarray([7, 3]), np.asarray([11])])
+    one, two = dataset.read(7), dataset.read(3)
+    n, end = len(one.action), len(one.action) + len(two.action)
+    np.testing.assert_array_equal(minibatch.observation[0, n:end], two.observation)
+    np.testing.assert_array_equal(minibatch.next_observation[0, n : end - 1], two.observation[1:])
+    np.testing.assert_array_equal(minibatch.next_observation[0, n - 1], one.final_observation)
+    np.testing.assert_array_equal(minibatch.counted.sum(1), [end, len(dataset.read(11).action), 0, 0])
+    np.testing.assert_array_equal(np.unique(minibatch.merit[0, :end]), [3, 7])
+    known = {row.tobytes() for row in np.concatenate([dataset.read(i).observation for i in (7, 3, 11)])}
+    assert {row.tobytes() for row in minibatch.observation.reshape(-1, 4)} == known, "gaps hold observations of the minibatch"
