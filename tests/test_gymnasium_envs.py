@@ -12,17 +12,19 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
-from asap.envs import catalog
+from asap.envs import catalog, gymnasium_vector
 from asap.envs.gymnasium import TaskEnv
 from asap.envs.gymnasium_vector import TaskVectorEnv
 from asap.envs.picture import AGENT
 from asap.envs.registration import ENVIRONMENTS, register
-from asap.envs.rooms import NOISE, STEP
+from asap.envs.rooms import NOISE, STEP, Rooms
+from asap.envs.views import view_of
 from asap.keys import Key, fold
 
 register()
 
-IDS = [gymnasium_id for gymnasium_id, _, _ in ENVIRONMENTS]
+# The tasks of soccer take long to compile: R1 stands for all, in a test file of its own.
+ROOMS = [gymnasium_id for gymnasium_id, name, _ in ENVIRONMENTS if "rooms" in name]
 UP, DOWN, RIGHT, LEFT = range(4)
 BESIDE_THE_GOAL = {"start": (0.78, 0.1)}  # Of 2R: one step to the right ends the episode.
 MIDDLE = {"start": (0.25, 0.5)}
@@ -60,7 +62,7 @@ def test_make(prefix):
     assert env.unwrapped.named.name == "two-rooms"
 
 
-@pytest.mark.parametrize("gymnasium_id", IDS)
+@pytest.mark.parametrize("gymnasium_id", ROOMS)
 def test_gymnasium_checks_the_env(gymnasium_id):
     check_env(gymnasium.make(gymnasium_id, render_mode="rgb_array").unwrapped)
 
@@ -235,6 +237,25 @@ def test_same_step_autoreset_keeps_the_final_observation():
     after, reward, terminated, *_ = envs.step(np.array([UP, UP]))
     assert reward.tolist() == [-1.0, -1.0] and not terminated.any()
     assert abs(after[0, 0] - observation[0, 0]) < 6 * NOISE  # The next step goes on from there.
+
+
+def test_the_batch_tells_how_each_episode_stands(monkeypatch):
+    """In soccer an end may be good or bad. Here: rooms, where an end is told as a failure and by the place it was at."""
+
+    def lost(env, noise, state, action, task, transition=Rooms.transition):
+        return transition(env, noise, state, action, task)._replace(success=jnp.bool_(False))
+
+    view = view_of(catalog.find("two-rooms"))._replace(status=lambda state: state.x > 0.8, status_names=("going", "there"))
+    monkeypatch.setattr(Rooms, "transition", lost)
+    monkeypatch.setattr(gymnasium_vector, "view_of", lambda _: view)
+    envs = make_vec(2, max_episode_steps=399)  # A limit that no other test has: programs are kept by it.
+    _, infos = envs.reset(seed=0, options=BESIDE_THE_GOAL)
+    assert infos["status"].tolist() == ["going", "going"] and infos["_status"].all()
+    _, _, terminated, _, infos = envs.step(np.array([RIGHT, LEFT]))
+    assert terminated.tolist() == [True, False] and infos["status"].tolist() == ["going", "going"]
+    final = infos["final_info"]
+    assert final["status"].tolist() == ["there", None] and final["_status"].tolist() == [True, False]
+    assert final["success"].tolist() == [False, False]
 
 
 @pytest.mark.parametrize("limit", [None, 10])

@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import matplotlib.colors
@@ -147,6 +148,12 @@ def random_policy(num_planes, psi=LINEAR):
     return build(beta, psi=psi)
 
 
+def soccer(num_planes):
+    """Skills that mix the three actions, by the place of the ball."""
+    policy = random_policy(num_planes, Features.of(Polynomial(1), (2, 3)))
+    return eqx.tree_at(lambda p: p.skills.theta, policy, policy.skills.theta[:, :3])
+
+
 def synthetic_curve(seed):
     episodes = np.arange(5, 400, 7 + seed)
     return Curve(episodes, 60 - 450 * np.exp(-episodes / (30 + 3 * seed)))
@@ -165,12 +172,14 @@ SYNTHETIC = [synthetic_curve(seed) for seed in range(8)]
         lambda: partition_map(random_policy(2, QUADRATIC), TWO_ROOMS),
         lambda: partition_map(build([[1.0]], psi=WAVE), THREE_ROOMS),
         lambda: partition_map(build([[5.0, 0, 0]]), TWO_ROOMS),
+        lambda: partition_map(soccer(1), find("striker-r1"), usage=[0.6, 0.4]),
+        lambda: partition_map(soccer(3), find("striker-r3"), usage=np.full(8, 1 / 8)),
         lambda: learning_curves(SYNTHETIC, TWO_ROOMS.reference, "a title"),
         lambda: learning_curves([Curve([0, 9], [-391.0, -380.0])], TWO_ROOMS.reference, "a title"),
         lambda: learning_curves(SYNTHETIC),
         lambda: skill_usage(np.arange(9), np.full((3, 9, 8), 1 / 8), "a title"),
     ],
-    ids=["K=1", "K=2", "K=3", "eight skills", "quadratic", "wave", "no cut", "curves", "stuck", "bare", "usage"],
+    ids=["K=1", "K=2", "K=3", "eight skills", "quadratic", "wave", "no cut", "R1", "R3", "curves", "stuck", "bare", "usage"],
 )
 def test_no_text_is_cut_off_and_no_labels_overlap(draw):
     figure = draw()

@@ -58,7 +58,7 @@ _AT_THE_WALL = (-2.5, 5.0, 0.0)
 
 # Dribble on the right wing and shoot on the left, or the other way round: y = 0 cuts the pitch. The disc has a radius of
 # 12 m around the goal's centre, in the normalised coordinates of the ball: 1, x, y, x^2, x y, y^2.
-_ALONG_THE_PITCH = (0.0, 0.0, 1.0)
+_ALONG_THE_PITCH = (0.0, 0.0, 0.05)
 _AROUND_THE_GOAL = (-0.5451, 1.6538, 0.0, -0.9923, 0.0, -1.3988)
 _SOCCER_SETTINGS = ("policy.alpha_beta=100.0", "policy.alpha_theta=2.0")
 

@@ -75,17 +75,17 @@ def draw_pitch(match: Match) -> UInt8[np.ndarray, "height width 3"]:
     picture[_box(x, y, *MARKINGS[0])] = GRASS
     picture[_lines(x, y)] = LINE
     picture[_box(x, y, *GOAL_BOX)] = NET
-    for player, colour in reversed(list(zip(match.world.players, player_colours(match)))):
-        picture[_disc(x, y, (float(player.position.x), float(player.position.y)), PLAYER_RADIUS)] = colour
-    ball = float(match.world.ball.position.x), float(match.world.ball.position.y)
+    ball, *players = (tuple(map(float, each.position)) for each in (match.world.ball, *match.world.players))
+    for place, colour in reversed(list(zip(players, player_colours(len(players))))):  # The striker on top.
+        picture[_disc(x, y, place, PLAYER_RADIUS)] = colour
     picture[_disc(x, y, ball, BALL_RADIUS + BALL_EDGE_WIDTH)] = BALL_EDGE
     picture[_disc(x, y, ball, BALL_RADIUS)] = BALL
     return picture
 
 
-def player_colours(match: Match) -> list[tuple[int, int, int]]:
+def player_colours(count: int) -> list[tuple[int, int, int]]:
     """In the order of the players: striker, goalkeeper, defenders."""
-    return [STRIKER, GOALKEEPER, *[DEFENDER] * (len(match.world.players) - 2)]
+    return [STRIKER, GOALKEEPER, *[DEFENDER] * (count - 2)]
 
 
 def _centres(low: float, high: float) -> np.ndarray:

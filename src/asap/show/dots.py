@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 
-import matplotlib.patheffects
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,12 +10,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from asap.errors import UserError
 from asap.show.labels import Label, label_top
-from asap.show.palette import INK, MUTED, method_colour
+from asap.show.palette import GLOW, INK, MUTED, method_colour
 from asap.show.scales import on_scale
 from asap.show.words import number
 from asap.stats import median_with_failures
 
-GLOW = [matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")]  # Readable on a mark's line.
 WIDTH, ROW = 8.0, 0.6  # Inches.
 JITTER, TICK = 0.16, 0.26  # In rows, to both sides.
 

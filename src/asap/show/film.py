@@ -17,18 +17,18 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from asap.envs.catalog import NamedTask
-from asap.envs.picture import DEFENDER, GOALKEEPER, PLAYER_RADIUS, STRIKER
+from asap.envs.picture import BALL_RADIUS, PLAYER_RADIUS, player_colours
 from asap.envs.soccer.half_field import GOAL
 from asap.policy.policy import ASAPPolicy
 from asap.show.game import Game, play_game
-from asap.show.ground import GLOW
-from asap.show.palette import INK, MUTED, skill_colour
+from asap.show.palette import GLOW, INK, MUTED, skill_colour
 from asap.show.partition_map import draw_colours, legend_entry, pixel_regions, shown_skills, skill_in_words
 from asap.show.pitch import PITCH, draw_pitch
 from asap.show.regions import Regions
 
 DOTS_PER_INCH = 100
 FRAME_MILLISECONDS, LAST_MILLISECONDS = 80, 2000
+SHADE = 8  # Colours that are closer than this, of 255, count as one.
 MOST_FRAMES = 160  # A longer game leaves out cycles.
 BACKGROUND = 0.3  # Strength of the partition's colours under the game.
 LEFT, RIGHT, TOP = 0.2, 0.4, 0.6  # Inches around the pitch.
@@ -52,10 +52,12 @@ def save_film(path: str | Path, game: Game, words: Sequence[str], regions: Regio
 
 
 def _palette(pixels: np.ndarray) -> Image.Image:
-    """The most frequent colours as they are; a palette of means would turn white paper grey."""
+    """The most frequent colours, as they are: means, or shades next to them, would turn white paper grey."""
     colours, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_counts=True)
+    colours = colours[np.argsort(-counts, kind="stable")]
+    _, first_of_shade = np.unique(colours // SHADE, axis=0, return_index=True)
     palette = Image.new("P", (1, 1))
-    palette.putpalette(colours[np.argsort(-counts)[:256]].tobytes())
+    palette.putpalette(colours[np.sort(first_of_shade)[:256]].tobytes())
     return palette
 
 
@@ -68,14 +70,14 @@ def _frames(game: Game, words: Sequence[str], regions: Regions | None, title: st
         draw_colours(axes, PITCH, regions, BACKGROUND)
     draw_pitch(axes, MUTED)
     axes.set(xticks=[], yticks=[])
-    moving = _Moving(axes, game)
+    moving = _Moving(axes, game, words)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     still = canvas.copy_from_bbox(figure.bbox)
 
     def frame(cycle: int) -> np.ndarray:
         canvas.restore_region(still)
-        for artist in moving.at(cycle, words):
+        for artist in moving.at(cycle):
             axes.draw_artist(artist)
         return np.array(canvas.buffer_rgba())[..., :3]
 
@@ -92,7 +94,7 @@ def _paper(game: Game, skills: list[Artist], title: str) -> tuple[Figure, Axes]:
     axes.set_title(title, loc="left", fontsize=12, pad=24)
     style = {"loc": "upper left", "borderaxespad": 0, "borderpad": 0, "fontsize": 9, "frameon": False}
     names = ["striker", "goalkeeper", "defenders" if len(game.players) > 3 else "defender"]
-    players = [_disc(name, colour) for name, colour in zip(names[: len(game.players)], _player_colours(3))]
+    players = [_disc(name, colour) for name, colour in zip(names, _colours_of(len(game.players)))]
     place = (LEFT / width, (legend + 0.1) / height)
     figure.legend(handles=players, bbox_to_anchor=place, ncols=3, handletextpad=0.1, columnspacing=1.5, **style)
     figure.legend(handles=skills, bbox_to_anchor=(place[0], place[1] - LINE / height), **style)
@@ -103,21 +105,22 @@ def _disc(name: str, colour: str) -> Line2D:
     return Line2D([], [], linestyle="", marker="o", markersize=8, color=colour, label=name)
 
 
-def _player_colours(count: int) -> list[str]:
-    return [to_hex(np.divide(colour, 255)) for colour in (STRIKER, GOALKEEPER, *[DEFENDER] * (count - 2))]
+def _colours_of(num_players: int) -> list[str]:
+    return [to_hex(np.divide(colour, 255)) for colour in player_colours(num_players)]
 
 
 class _Moving:
     """What differs from frame to frame."""
 
-    def __init__(self, axes: Axes, game: Game):
-        self.game = game
+    def __init__(self, axes: Axes, game: Game, words: Sequence[str]):
+        self.game, self.words = game, words
         self.trail: LineCollection = axes.add_collection(LineCollection([], linewidth=3, capstyle="round", clip_on=False))
-        self.players = _discs(axes, PLAYER_RADIUS, _player_colours(len(game.players)), "white")
-        self.ball = _discs(axes, 0.55, ["white"], INK)
+        self.players = _discs(axes, PLAYER_RADIUS, _colours_of(len(game.players)), "white")
+        self.ball = _discs(axes, BALL_RADIUS, ["white"], INK)
         self.caption: Text = axes.text(0, 1.02, "", transform=axes.transAxes, fontsize=10, color=INK)
-        size = 30 if game.status == GOAL else 16
-        self.end: Text = axes.text(0.4, 0.5, "", transform=axes.transAxes, fontsize=size, fontweight="bold", color=INK)
+        size = 30 if game.status == GOAL else 18
+        height = 0.12 if game.ball[:, 1].mean() < 0 else 0.88  # In the half of the pitch with less of the trail: y points down.
+        self.end: Text = axes.text(0.5, height, "", transform=axes.transAxes, fontsize=size, fontweight="bold", color=INK)
         self.end.set(ha="center", va="center", path_effects=GLOW)
         for artist in self._artists:
             artist.set_animated(True)
@@ -126,17 +129,15 @@ class _Moving:
     def _artists(self) -> tuple[Artist, ...]:
         return self.trail, self.players, self.ball, self.caption, self.end
 
-    def at(self, cycle: int, words: Sequence[str]) -> tuple[Artist, ...]:
+    def at(self, cycle: int) -> tuple[Artist, ...]:
         """The moment after so many cycles."""
-        game = self.game
-        path = game.ball[: cycle + 1]
+        game, path = self.game, self.game.ball[: cycle + 1]
         self.trail.set(segments=list(np.stack([path[:-1], path[1:]], 1)), color=[skill_colour(s) for s in game.skills[:cycle]])
         self.players.set_offsets(game.players[:, cycle])
         self.ball.set_offsets(game.ball[cycle])
         has_ended = cycle == game.cycles
         status = game.status_name.upper() if game.status == GOAL else game.status_name
-        doing = status if has_ended else words[game.skills[cycle]]
-        self.caption.set_text(f"cycle {cycle}: {doing}")
+        self.caption.set_text(f"cycle {cycle}: {status if has_ended else self.words[game.skills[cycle]]}")
         self.end.set_text(status if has_ended else "")
         return self._artists
 

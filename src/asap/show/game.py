@@ -60,15 +60,20 @@ class Cycle(NamedTuple):
 
 
 def play_game(player: ASAPPolicy | Controlled, named_task: NamedTask, seed: int) -> Game:
-    """The first of some games that ends with a goal; if none does, the first that ends; if none ends, the first."""
-    starts, cycles = _play(player, named_task.env, named_task.task, fold(root(seed), _GAME))
-    starts, cycles = jax.tree.map(np.asarray, (starts, cycles))
+    """The game to show of this seed."""
+    played = _play(player, named_task.env, named_task.task, fold(root(seed), _GAME))
+    starts, cycles = jax.tree.map(np.asarray, played)
     ended = cycles.state.status != IN_GAME
-    length = np.where(ended.any(-1), ended.argmax(-1) + 1, MOST_CYCLES)
-    status = np.take_along_axis(cycles.state.status, length[:, None] - 1, -1)[:, 0]
-    chosen = int(np.argmax(np.where(status == GOAL, 2, status != IN_GAME)))
-    start, states = (jax.tree.map(lambda leaf: leaf[chosen], states) for states in (starts, cycles.state))
-    return _game(start, states, cycles.skill[chosen], int(length[chosen]), int(status[chosen]))
+    lengths = np.where(ended.any(-1), ended.argmax(-1) + 1, MOST_CYCLES)
+    status = np.take_along_axis(cycles.state.status, lengths[:, None] - 1, -1)[:, 0]
+    which = game_to_show(status)
+    start, states = (jax.tree.map(lambda leaf: leaf[which], states) for states in (starts, cycles.state))
+    return _game(start, states, cycles.skill[which], int(lengths[which]), int(status[which]))
+
+
+def game_to_show(status: Int[np.ndarray, "G"]) -> int:
+    """The first game with a goal; if there is none, the first that ended; if none did, the first."""
+    return int(np.argmax(np.where(status == GOAL, 2, status != IN_GAME)))
 
 
 def _game(start: Match, states: Match, skills: np.ndarray, length: int, status: int) -> Game:
@@ -84,9 +89,7 @@ def _game(start: Match, states: Match, skills: np.ndarray, length: int, status: 
     )
 
 
-def _play_all(
-    player: ASAPPolicy | Controlled, env: Striker, task: StrikerTask, key: Key
-) -> tuple[Match, Cycle]:
+def _play_all(player: ASAPPolicy | Controlled, env: Striker, task: StrikerTask, key: Key) -> tuple[Match, Cycle]:
     """The starts of all games and their cycles: axes (games,) and (games, cycles)."""
     m = env.descriptor(task)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import matplotlib.patheffects
 import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.axes import Axes
@@ -13,11 +12,12 @@ from numpy.typing import ArrayLike
 from asap.envs.catalog import NamedTask
 from asap.envs.core import Env
 from asap.policy.policy import ASAPPolicy
-from asap.show.palette import INK
+from asap.show.palette import GLOW, INK
 from asap.show.regions import Regions
 from asap.types import Task
 
-GLOW = [matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")]  # Readable on any colour.
+# What is observed in the state that a place stands for.
+Observe = Callable[[Env, Task, Float[Array, ""], Float[Array, ""]], Float[Array, "O"]]
 
 
 class Ground(NamedTuple):
@@ -33,7 +33,7 @@ class Ground(NamedTuple):
     ticks: tuple[tuple[float, ...], tuple[float, ...]]  # Few enough for a small map.
     legend: str  # What the map shows in full, and what a small one shows.
     small_legend: str
-    observe: Callable[[Env, Task, Float[Array, ""], Float[Array, ""]], Float[Array, "O"]]  # The state that a place stands for.
+    observe: Observe
     draw: Callable[[Axes, Task], None]  # Sets the limits of the axes, too.
     draw_skills: Callable[[Axes, ASAPPolicy, NamedTask, Regions, ArrayLike], None]  # What each skill does where it rules.
 

@@ -1,6 +1,7 @@
 """One colour per skill, the same in every picture, and others for methods; colour-blind readers tell them apart too."""
 
 import matplotlib.colors
+import matplotlib.patheffects
 import numpy as np
 
 # Okabe and Ito (2008), ordered so that the first skills differ most; grey stands in for their black, which is kept for
@@ -13,6 +14,7 @@ LINE_STYLES = ("-", "--", ":", "-.")
 INK = "#1A1A1A"  # Text, walls, arrows.
 MUTED = "#6B6B6B"  # Reference lines and second-rank text.
 CURVE = "#0B3C5D"  # What does not belong to one skill: returns.
+GLOW = [matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")]  # Words with it are readable on any colour.
 
 _SHADES = ((INK, 0.0), ("#000000", 0.45), ("#FFFFFF", 0.5))
 

@@ -18,7 +18,7 @@ from asap.envs.rooms import Rooms
 from asap.envs.soccer.half_field import Striker
 from asap.errors import UserError
 from asap.policy.policy import ASAPPolicy
-from asap.show.ground import Ground
+from asap.show.ground import Ground, Observe
 from asap.show.labels import Label, label_right, label_top
 from asap.show.palette import INK, skill_colour
 from asap.show.pitch import PITCH
@@ -32,9 +32,10 @@ GROUNDS: dict[type[Env], Ground] = {Rooms: ROOMS, Striker: PITCH}
 
 
 def ground_of(named_task: NamedTask) -> Ground:
-    if type(named_task.env) not in GROUNDS:
-        raise UserError("task", "has no map", named_task.name, "use explain() for it")
-    return GROUNDS[type(named_task.env)]
+    for family, ground in GROUNDS.items():
+        if isinstance(named_task.env, family):
+            return ground
+    raise UserError("task", "has no map", named_task.name, "use explain() for it")
 
 
 def partition_map(
@@ -63,12 +64,12 @@ def pixel_regions(policy: ASAPPolicy, named_task: NamedTask, m: ArrayLike) -> Re
     ground = ground_of(named_task)
     require_one_seed(policy)
     x, y = (grid.ravel().astype(np.float32) for grid in np.meshgrid(ground.x, ground.y))
-    return regions_at(policy, np.asarray(_observe(ground.observe, named_task.env, named_task.task, x, y)), m)
+    return regions_at(policy, np.asarray(_observations(ground.observe, named_task.env, named_task.task, x, y)), m)
 
 
 # Compiled once for all maps of a kind: a gallery has many.
 @functools.partial(jax.jit, static_argnums=0)
-def _observe(observe, env: Env, task: Task, x: Float[Array, "N"], y: Float[Array, "N"]) -> Float[Array, "N O"]:
+def _observations(observe: Observe, env: Env, task: Task, x: Float[Array, "N"], y: Float[Array, "N"]) -> Float[Array, "N O"]:
     return jax.vmap(lambda x, y: observe(env, task, x, y))(x, y)
 
 

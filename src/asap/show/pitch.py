@@ -20,8 +20,8 @@ from asap.envs.soccer.physics import Ball, World, rested
 from asap.envs.soccer.prediction import Meeting
 from asap.envs.soccer.vectors import Vector
 from asap.policy.policy import ASAPPolicy
-from asap.show.ground import GLOW, Ground, draw_start_area
-from asap.show.palette import INK
+from asap.show.ground import Ground, draw_start_area
+from asap.show.palette import GLOW, INK
 from asap.show.regions import Regions, mean_actions
 
 BEHIND_THE_BALL = 0.5
