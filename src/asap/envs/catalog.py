@@ -60,7 +60,20 @@ _AT_THE_WALL = (-2.5, 5.0, 0.0)
 # 12 m around the goal's centre, in the normalised coordinates of the ball: 1, x, y, x^2, x y, y^2.
 _ALONG_THE_PITCH = (0.0, 0.0, 0.05)
 _AROUND_THE_GOAL = (-0.5451, 1.6538, 0.0, -0.9923, 0.0, -1.3988)
-_SOCCER_SETTINGS = ("policy.alpha_beta=100.0", "policy.alpha_theta=2.0")
+_SOCCER_SETTINGS = (
+    "policy.alpha_beta=100.0",
+    "policy.alpha_theta=2.0",
+    "learn.lanes=256",
+    "learn.epochs=16",
+    "learn.trace=0.9",
+    "learn.step_size_beta=0.01",  # A fifth of the general one, as alpha_beta is five times as large.
+    "learn.entropy=0.001",  # Without the ball, Move, Dribble and Shoot are the same: entropy would cost nothing there.
+    "learn.softening=0.01",
+    "learn.softening_floor=0.02",  # The striker shoots in one cycle of twenty.
+    "learn.critic_features=128",
+    "run.episodes=30000",
+    "run.eval_episodes=256",
+)
 
 
 def _striker(number: int, summary: str, reference: Reference) -> NamedTask:

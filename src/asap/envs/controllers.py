@@ -9,6 +9,8 @@ from jaxtyping import Array, Float
 from asap.envs.catalog import NamedTask
 from asap.envs.core import Env
 from asap.envs.rooms import Rooms, RoomsTask
+from asap.envs.soccer.controllers import shoot_within, shooting_distance
+from asap.envs.soccer.half_field import Striker
 from asap.errors import UserError
 
 Probabilities = Callable[[Float[Array, "O *batch"]], Float[Array, "A *batch"]]
@@ -98,4 +100,10 @@ def _parse_rooms(task: NamedTask, text: str) -> Controller | None:
     return Controller("doors", through_the_doors(task.task), deterministic=True) if text == "doors" else None
 
 
+def _parse_striker(task: NamedTask, text: str) -> Controller | None:
+    distance = shooting_distance(text)
+    return None if distance is None else Controller(text, shoot_within(distance), deterministic=True)
+
+
 register_controllers(Rooms, Family(_parse_rooms, ("doors",)))
+register_controllers(Striker, Family(_parse_striker, ("dist:12 (any distance in m)", "always-dribble", "always-shoot")))
