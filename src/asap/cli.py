@@ -169,7 +169,7 @@ def plot(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Draw the partition with its skills, the learning curves and the use of skills."""
+    """Draw the partition with its skills, the learning curves, the use of skills, and in soccer a game."""
     from asap.commands.reading import plot_run
 
     plot_run(run, task, seed, out, json_)

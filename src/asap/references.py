@@ -10,37 +10,50 @@ import numpy as np
 
 from asap import stats
 from asap.config import Config, LearnConfig, PolicyConfig, RunConfig, complete
+from asap.configure import settings_of
 from asap.envs import catalog
-from asap.envs.catalog import Reference
+from asap.envs.catalog import NamedTask, Reference
+from asap.envs.controllers import find_controller
 from asap.envs.dynamic_programming import optimal_return
+from asap.envs.rooms import Rooms
 from asap.evaluate import evaluate
 from asap.keys import host_generator, root
+from asap.learn.train import compiled
+from asap.offline.play import discounted_returns, play_logged
 from asap.policy.build import build_policy
 from asap.runs import Run
 from asap.session import Session
 from asap.settings import to_toml
 from asap.stopping import StopRequest
 
-EPISODES = 20_000
+EPISODES, AT_ONCE = 20_000, 500
+CONTROLLER = "dist:12"  # Of a striker: the approximately optimal partition is its disc around the goal.
 
 
 def measure(name: str, seed: int = 0, seeds: int = 10) -> Reference:
-    """All three references of a named task."""
-    return Reference(
-        misspecified=misspecified_return(name, seed),
-        approx_optimal=approximately_optimal_return(name, seed, seeds),
-        dp_optimal=optimal_return(catalog.find(name).task),
-    )
+    """The references of a named task."""
+    task, start = catalog.find(name), misspecified_return(name, seed)
+    if isinstance(task.env, Rooms):
+        return Reference(start, approximately_optimal_return(name, seed, seeds), optimal_return(task.task))
+    return Reference(start, controller_return(task, CONTROLLER, seed), None)
 
 
 def misspecified_return(name: str, seed: int) -> float:
     """Mean return of the misspecified partition with uniform skills."""
     task = catalog.find(name)
-    policy = build_policy(PolicyConfig(), (task,), host_generator(seed))
+    policy = build_policy(settings_of([name], {}, None, None, []).policy, (task,), host_generator(seed))
     uniform = dataclasses.replace(policy.skills, theta=jnp.zeros_like(policy.skills.theta))
     policy = dataclasses.replace(policy, skills=uniform)
     tasks = catalog.task_set(((name, 1.0),))
     return float(jax.jit(lambda p, key: evaluate(p, tasks, key, EPISODES).returns.mean())(policy, root(seed)))
+
+
+def controller_return(task: NamedTask, controller: str, seed: int) -> float:
+    """Mean return of a hand-written behaviour."""
+    tasks, play = catalog.task_set(((task.name, 1.0),)), find_controller(task, controller).probabilities
+    logged = compiled(lambda ids: play_logged(tasks, play, root(seed), ids))
+    rounds = (jax.tree.map(np.asarray, logged(first + jnp.arange(AT_ONCE))) for first in range(0, EPISODES, AT_ONCE))
+    return float(np.mean([discounted_returns(played, 1.0) for played in rounds]))
 
 
 def approximately_optimal_return(name: str, seed: int, seeds: int) -> float:
