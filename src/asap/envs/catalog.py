@@ -69,7 +69,6 @@ _SOCCER_SETTINGS = (
     "learn.step_size_beta=0.01",  # A fifth of the general one, as alpha_beta is five times as large.
     "learn.entropy=0.001",  # Without the ball, Move, Dribble and Shoot are the same: entropy would cost nothing there.
     "learn.softening=0.01",
-    "learn.softening_floor=0.02",  # The striker shoots in one cycle of twenty.
     "learn.critic_features=128",
     "run.episodes=30000",
     "run.eval_episodes=256",
