@@ -132,9 +132,9 @@ _TASKS = (
         approximate=(1.0,),
         reference=Reference(-398.6, 30.7, 60.4),
     ),
-    _striker(1, "R1: a striker against a goalkeeper", Reference(-0.083, 0.957, None)),
-    _striker(2, "R2: a striker against a goalkeeper and a defender", Reference(-0.185, 0.459, None)),
-    _striker(3, "R3: a striker against a goalkeeper and two defenders", Reference(-0.190, 0.110, None)),
+    _striker(1, "R1: a striker against a goalkeeper", Reference(-0.804, 0.998, None)),
+    _striker(2, "R2: a striker against a goalkeeper and a defender", Reference(-0.974, 0.161, None)),
+    _striker(3, "R3: a striker against a goalkeeper and two defenders", Reference(-0.984, -0.427, None)),
 )
 
 

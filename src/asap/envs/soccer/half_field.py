@@ -34,20 +34,16 @@ OFFSET = 10.5
 
 
 class Rewards(NamedTuple):
-    """Signs from the paper, sizes ours. A kick pays when it is given, an end when it comes.
-
-    Losses are smaller than a goal, so that a shot with one chance in five is worth a try: with losses as large as a goal,
-    a striker that mostly loses (R3) learns to keep the ball away from everybody.
-    """
+    """Signs from the paper, sizes ours. A kick pays when it is given, an end when it comes."""
 
     goal: float = 1.0
-    captured: float = -0.2
-    out_of_bounds: float = -0.2
-    out_of_time: float = -0.2
-    shot_inside_box: float = 0.002
-    shot_outside_box: float = -0.002
-    dribble_inside_box: float = -0.002
-    dribble_outside_box: float = 0.002
+    captured: float = -1.0
+    out_of_bounds: float = -1.0
+    out_of_time: float = -1.0
+    shot_inside_box: float = 0.01
+    shot_outside_box: float = -0.01
+    dribble_inside_box: float = -0.01
+    dribble_outside_box: float = 0.01
 
 
 class StrikerTask(NamedTuple):
