@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_line import asap
+
 from asap import cli
 from asap.checkpoints import generations
 from asap.configure import settings_of
@@ -26,15 +28,6 @@ from asap.state_arrays import parameter_digest
 from asap.trained import Trained
 
 TINY = ["--set", "learn.lanes=4", "--set", "learn.window=8", "--set", "run.chunk=1", "--set", "run.eval_episodes=2", "--set", "run.final_episodes=2"]
-
-
-def asap(arguments, capsys, monkeypatch):
-    """Exit code, stdout and stderr of `asap ARGUMENTS`."""
-    monkeypatch.setattr(sys, "argv", ["asap", *arguments])
-    with pytest.raises(SystemExit) as exit_:
-        cli.main()
-    captured = capsys.readouterr()
-    return exit_.value.code, captured.out, captured.err
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from command_line import asap
+
 from asap import cli
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
@@ -13,15 +15,6 @@ from asap.errors import UserError
 from asap.offline.collect import collect
 from asap.offline.datasets import Dataset
 from asap.offline.layout import layout_of
-
-
-def asap(arguments, capsys, monkeypatch):
-    """Exit code, stdout and stderr of `asap ARGUMENTS`."""
-    monkeypatch.setattr(sys, "argv", ["asap", *arguments])
-    with pytest.raises(SystemExit) as exit_:
-        cli.main()
-    captured = capsys.readouterr()
-    return exit_.value.code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("name", catalog.names()[:3])

@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from command_line import asap
+
 from asap import cli
 from asap.errors import UserError
 from asap.offline.datasets import Dataset
@@ -227,15 +229,6 @@ def test_a_file_larger_than_memory_streams(tmp_path):
     assert (tmp_path / "large.npz").stat().st_size > 90_000_000
     done = subprocess.run([sys.executable, "-c", STREAMING, str(tmp_path / "large.npz")], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["3200000", "3200000"], done.stdout + done.stderr
-
-
-def asap(arguments, capsys, monkeypatch):
-    """Exit code, stdout and stderr of `asap ARGUMENTS`."""
-    monkeypatch.setattr(sys, "argv", ["asap", *arguments])
-    with pytest.raises(SystemExit) as exit_:
-        cli.main()
-    captured = capsys.readouterr()
-    return exit_.value.code, captured.out, captured.err
 
 
 # (id, arguments after `asap train --offline FILE`, must contain)

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from command_line import asap
+
 from asap import cli
 from asap.envs import catalog
 from asap.keys import root
@@ -15,14 +17,6 @@ from asap.trained import Trained
 from asap.transfer import flip, search_symmetries, sign_patterns
 
 SMALL = [part for item in ("learn.window=16", "run.chunk=1", "run.eval_episodes=4", "run.final_episodes=4") for part in ("--set", item)]
-
-
-def asap(arguments, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["asap", *arguments])
-    with pytest.raises(SystemExit) as exit_:
-        cli.main()
-    captured = capsys.readouterr()
-    return exit_.value.code, captured.out, captured.err
 
 
 def test_a_flipped_plane_swaps_the_skills_of_its_sides(new_policy):

@@ -6,7 +6,6 @@ from jaxtyping import Bool, Float, UInt8
 from asap.envs.rooms import RoomsTask
 from asap.envs.soccer import constants as c
 from asap.envs.soccer.half_field import Match
-from asap.envs.soccer.opponents import AREA_X, AREA_Y
 
 FLOOR = (250, 250, 247)
 START = (229, 238, 247)
@@ -53,7 +52,7 @@ def _walls(x: np.ndarray, y: np.ndarray, task: RoomsTask) -> np.ndarray:
 
 # Corners (x, y) of what is marked out with lines, in metres: pitch, penalty area and goal area. The goal is behind them.
 END = c.PITCH_HALF_LENGTH
-MARKINGS = tuple(((x, -y), (END, y)) for x, y in ((0.0, c.PITCH_HALF_WIDTH), (AREA_X, AREA_Y), (END - 5.5, 9.16)))
+MARKINGS = tuple(((x, -y), (END, y)) for x, y in ((0.0, c.PITCH_HALF_WIDTH), (c.AREA_X, c.AREA_HALF_WIDTH), (END - 5.5, 9.16)))
 GOAL_BOX = ((END, -c.GOAL_HALF_WIDTH), (END + 2.44, c.GOAL_HALF_WIDTH))
 CENTRE_CIRCLE = 9.15
 

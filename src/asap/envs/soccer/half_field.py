@@ -18,7 +18,7 @@ from asap.envs.soccer import constants as c
 from asap.envs.soccer import opponents, striker
 from asap.envs.soccer.physics import Ball, Noise, Player, PlayerNoise, Polar, World, rested, step
 from asap.envs.soccer.prediction import Runner, meet
-from asap.envs.soccer.vectors import Scalar, Vector, where
+from asap.envs.soccer.vectors import Scalar, Vector
 from asap.keys import Key, many_uniforms
 from asap.types import Timestep
 
@@ -198,12 +198,8 @@ def _seen(me: Player, other: Player, is_goalkeeper: bool, dice: Polar, perceptio
     return striker.Opponent(place, Runner.of(other._replace(position=place)), is_goalkeeper)
 
 
-def is_in_box(place: Vector) -> Bool[Array, ""]:
-    return (place.x > opponents.AREA_X) & (jnp.abs(place.y) < opponents.AREA_Y)
-
-
 def _kick_reward(ball: Ball, action: Int[Array, ""], has_ball: Bool[Array, ""]) -> Scalar:
-    inside, pay = is_in_box(ball.position), Rewards()
+    inside, pay = opponents.is_in_area(ball.position), Rewards()
     shot = jnp.where(inside, pay.shot_inside_box, pay.shot_outside_box)
     dribbled = jnp.where(inside, pay.dribble_inside_box, pay.dribble_outside_box)
     kicked = jnp.where(action == striker.SHOOT, shot, jnp.where(action == striker.DRIBBLE, dribbled, 0.0))

@@ -7,19 +7,23 @@ from jaxtyping import Array, Bool
 
 from asap.envs.soccer import constants as c
 from asap.envs.soccer.physics import CATCH, KICK, TACKLE, Ball, Command, Player, Touch, is_kickable, tackle_failure
-from asap.envs.soccer.prediction import Meeting, Runner, ball_after, choose, kick, meet, run_to, turn_to
+from asap.envs.soccer.prediction import Meeting, Runner, ball_after, choose, idle, kick, meet, run_to, turn_to
 from asap.envs.soccer.vectors import Scalar, Vector, where, wrapped
 
 # Goalkeeper.
 LINE_X, DANGER_X, BEHIND_GOAL = 49.8, 51.5, 7.0
 CATCH_TRY, CATCH_RADIUS = 1.25, 1.0
-AREA_X, AREA_Y = c.PITCH_HALF_LENGTH - 16.5, 20.16
 
 # Defenders.
 TACKLE_CHANCE = 0.8
 CARRY_SPEED = 0.9
 CAUTION = 0.2  # Cycles that a defender allows for its own error (chosen so that the scoring rates match the real ones).
 PATIENCE = 3.0  # Cycles by which a defender may be later than the striker and still go for the ball.
+
+
+def is_in_area(place: Vector, margin: float = 0.0) -> Bool[Array, ""]:
+    """Whether a place is in the penalty area, and not within `margin` of its edge."""
+    return (place.x > c.AREA_X + margin) & (jnp.abs(place.y) < c.AREA_HALF_WIDTH - margin)
 
 
 def goalkeeper(me: Player, ball: Ball, striker: Meeting, striker_has_ball: Bool[Array, ""], speed: Scalar) -> Command:
@@ -29,8 +33,7 @@ def goalkeeper(me: Player, ball: Ball, striker: Meeting, striker_has_ball: Bool[
     chases = _is_chasing(me, ball, ours, striker, striker_has_ball)
     command = choose(chases, chased, _positioned(me, ball, striker, speed))
     offset = ball.position - me.position
-    inside = (ball.position.x > AREA_X + 1) & (jnp.abs(ball.position.y) < AREA_Y - 1)
-    catches = (me.catch_ban == 0) & (offset.square < CATCH_TRY**2) & inside
+    catches = (me.catch_ban == 0) & (offset.square < CATCH_TRY**2) & is_in_area(ball.position, margin=1.0)
     catch = Command(jnp.int32(CATCH), jnp.float32(0), wrapped(offset.angle - me.body))
     command = choose(is_kickable(me, ball), _cleared(me, ball), command)
     return choose(catches, catch, command)
@@ -53,8 +56,7 @@ def _is_chasing(me: Player, ball: Ball, ours: Meeting, striker: Meeting, striker
     soon = ball.position + ball.velocity
     close = (soon.x > c.PITCH_HALF_LENGTH - 8.0) & (jnp.abs(soon.y) < c.GOAL_HALF_WIDTH + 3)
     left_alone = (striker.cycles + 3 < ours.cycles) & (striker.cycles < 7)
-    in_area = (ours.point.x > AREA_X) & (jnp.abs(ours.point.y) < AREA_Y)
-    first = (in_area | _is_shot(ball)) & (ours.cycles < striker.cycles) & ~striker_has_ball
+    first = (is_in_area(ours.point) | _is_shot(ball)) & (ours.cycles < striker.cycles) & ~striker_has_ball
     return (close & ~left_alone) | first
 
 
@@ -89,14 +91,9 @@ def _positioned(me: Player, ball: Ball, striker: Meeting, speed: Scalar) -> Comm
     near = c.PITCH_HALF_LENGTH - ball.position.x < 22.5
     power = jnp.where(dx > 3, 100.0, jnp.where(near, 80.0, 45.0))
     go = run_to(me, place, speed * power, both_ways=True)
-    upright = jnp.where(jnp.abs(me.body) > 0, jnp.where(me.body < 0, -math.pi / 2, math.pi / 2), math.pi / 2)
-    off = wrapped(upright - me.body)
-    stay = choose(jnp.abs(off) > math.radians(5), turn_to(me, off), _nothing())
+    off = jnp.where(me.body < 0, -math.pi / 2, math.pi / 2) - me.body
+    stay = choose(jnp.abs(off) > math.radians(5), turn_to(me, off), idle())
     return choose((dx > 0.5) | (dy > slack), go, stay)
-
-
-def _nothing() -> Command:
-    return Command(jnp.int32(0), jnp.float32(0), jnp.float32(0))
 
 
 # ---- Defenders ------------------------------------------------------------------------------------------------------
@@ -109,7 +106,7 @@ def defender(me: Player, ball: Ball, striker: Meeting, striker_has_ball: Bool[Ar
     intercepts = (mine <= 3) | (mine < striker.cycles + PATIENCE)
     home = defender_home(ball, side)
     at_home = (home - me.position).square < jnp.maximum(1.0, 0.1 * (ball.position - me.position).length) ** 2
-    stand = choose(at_home, _nothing(), run_to(me, home, 76.0))
+    stand = choose(at_home, idle(), run_to(me, home, 76.0))
     command = choose(intercepts, run_to(me, ours.point, c.POWER_MAX), stand)
     command = choose(is_kickable(me, ball), kick(me, ball, Vector(-CARRY_SPEED, 0.0), Touch.of(me, ball)), command)
     tackles = (1 - tackle_failure(me, ball) >= TACKLE_CHANCE) & striker_has_ball

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from asap.envs.soccer import constants as c
-from asap.envs.soccer.physics import DASH, KICK, TURN, Ball, Command, Player, Touch
+from asap.envs.soccer.physics import DASH, KICK, NONE, TURN, Ball, Command, Player, Touch
 from asap.envs.soccer.vectors import Scalar, Vector, towards, wrapped
 
 TURN_MARGIN = math.radians(12.0)  # A runner whose heading is off by less does not turn.
@@ -118,5 +118,5 @@ def kick(player: Player, ball: Ball, velocity: Vector, touch: Touch) -> Command:
     return Command(jnp.int32(KICK), jnp.minimum(power, c.POWER_MAX), wrapped(change.angle - player.body))
 
 
-def nobody() -> Command:
-    return Command(jnp.int32(0), jnp.float32(0), jnp.float32(0))
+def idle() -> Command:
+    return Command(jnp.int32(NONE), jnp.float32(0), jnp.float32(0))
