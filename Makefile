@@ -22,11 +22,13 @@ demo: setup
 test: setup
 	$(VENV)/bin/python -m pytest -n 2
 
-# The page docs/results.md with its pictures, made anew: about a quarter of an hour.
+# The pages docs/results.md (rooms) and docs/results-soccer.md with their pictures, made anew: about 40 minutes.
 results: setup
 	$(VENV)/bin/asap reproduce rooms --out reproduced
-	cp reproduced/results.md docs/results.md
-	cp reproduced/pictures/*.png docs/pictures/
+	$(VENV)/bin/asap reproduce soccer --out reproduced
+	cp reproduced/rooms.md docs/results.md
+	cp reproduced/soccer.md docs/results-soccer.md
+	cp reproduced/pictures/* docs/pictures/
 
 bench: setup
 	$(VENV)/bin/python bench/rooms.py --json

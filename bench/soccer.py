@@ -1,7 +1,7 @@
 """Our soccer beside the real one (rcssserver 15.2.2 with HFO), and how fast it plays.
 
 rates      goals per episode of fixed strikers, beside those measured with the real programs under noisy perception;
-games      how a game goes (dist:12, perfect sight), beside recorded games of the real programs;
+games      how a game goes (dist:12, perfect sight), beside recorded games of the real programs, from the same starts;
 speed      cycles per second of training rollouts on R1: policy, players, physics, referee;
 traces     only with --traces DIR: recordings of the server without noise, replayed; the largest differences.
 """
@@ -24,11 +24,12 @@ from asap.configure import settings_of
 from asap.envs import catalog
 from asap.envs.core import TaskSet
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
-from asap.envs.soccer.half_field import in_metres
+from asap.envs.soccer.half_field import Match, Striker, StrikerTask, in_metres
+from asap.envs.soccer.physics import World
 from asap.envs.soccer.recordings import errors_of
 from asap.envs.soccer.striker import HAS_BALL
 from asap.envs.soccer.vectors import Vector
-from asap.keys import Key, fold, root
+from asap.keys import Key, fold, root, uniforms
 from asap.learn.rollout import play_window, start_lanes
 from asap.learn.train import compiled, init
 from asap.offline.play import Played, play_logged
@@ -114,21 +115,49 @@ def compare_games(task: str, seed: int) -> dict[str, dict]:
     return {name: {"recorded": theirs[name], "ours": ours[name], "ratio": ours[name] / theirs[name]} for name in theirs}
 
 
-def recorded_games(task: str) -> list[Game]:
+def recorded_rows(task: str) -> list[list[dict]]:
+    """The cycles of each recorded game."""
     with open(RECORDINGS / RECORDED[task]) as file:
         rows = list(csv.DictReader(file))[1:]  # The first is from before the start.
+    return [[row for row in group if row["goalie_x"]] for _, group in groupby(rows, lambda row: row["episode"])]
 
-    def places(game: list[dict], x: str, y: str) -> np.ndarray:
-        return np.asarray([[float(row[x]), float(row[y])] for row in game])
 
-    games = [[row for row in group if row["goalie_x"]] for _, group in groupby(rows, lambda row: row["episode"])]
-    return [Game(places(g, "x", "y"), places(g, "ball_x", "ball_y"), places(g, "goalie_x", "goalie_y")) for g in games]
+def places(rows: list[dict], who: str) -> np.ndarray:
+    return np.asarray([[float(row[f"{who}{axis}"]) for axis in "xy"] for row in rows])
+
+
+def recorded_games(task: str) -> list[Game]:
+    return [Game(places(rows, ""), places(rows, "ball_"), places(rows, "goalie_")) for rows in recorded_rows(task)]
+
+
+class Restarted(Striker):
+    """Games that start, by chance, as one of the recorded ones did: where the ball starts moves all that is measured."""
+
+    ball: np.ndarray
+    players: np.ndarray  # (players, games, 2)
+    striker_body: np.ndarray
+
+    def __init__(self, env: Striker, task: str):
+        super().__init__(env.num_defenders)
+        starts = [rows[0] for rows in recorded_rows(task)]
+        who = ("", "goalie_", *(f"def{2 + i}_" for i in range(env.num_defenders)))
+        self.ball = places(starts, "ball_").astype(np.float32)
+        self.players = np.stack([places(starts, each) for each in who]).astype(np.float32)
+        self.striker_body = np.radians([float(row["body_deg"]) for row in starts]).astype(np.float32)
+
+    def reset(self, key: Key, task: StrikerTask) -> Match:
+        match = super().reset(key, task)
+        which = (uniforms(fold(key, 1))[0] * len(self.ball)).astype(jnp.int32)
+        ball, players = jnp.asarray(self.ball)[which], jnp.asarray(self.players)[:, which]
+        moved = [player._replace(position=Vector(*place)) for player, place in zip(match.world.players, players)]
+        moved[0] = moved[0]._replace(body=jnp.asarray(self.striker_body)[which])
+        return match._replace(world=World(match.world.ball._replace(position=Vector(*ball)), tuple(moved)))
 
 
 def our_games(task: str, seed: int) -> Iterator[Game]:
-    """The same striker with perfect sight, as in the recordings."""
+    """The same striker from the same starts with perfect sight, as in the recordings."""
     named = catalog.find(task)
-    tasks = TaskSet.of(named.env, {task: named.task._replace(perception=np.float32(0.0))})
+    tasks = TaskSet.of(Restarted(named.env, task), {task: named.task._replace(perception=np.float32(0.0))})
     played = jax.tree.map(np.asarray, player(tasks)(root(seed), jnp.arange(AT_ONCE), jnp.float32(SHOOTS_WITHIN)))
     for lane, length in enumerate(played.lengths):
         numbers = played.observation[:, :length, lane]

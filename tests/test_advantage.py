@@ -4,9 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.config import LearnConfig
 from asap.envs.catalog import task_set
 from asap.keys import host_generator
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
+from asap.learn.train import weights_of
 from asap.types import Transition
 
 
@@ -160,3 +162,15 @@ def test_ridge_draws_to_zero(fitted):
     """With one feature of mean square 1 and ridge 1, half of the mean."""
     found = fitted(blank(1), jnp.ones((1, 4)), [3.0, 6.0, 9.0, 6.0], ridge=1.0)
     np.testing.assert_allclose(found.weights, [3.0], rtol=1e-6)
+
+
+def test_steps_that_decide_nothing_do_not_count():
+    """Gradients are means over all steps: what is left counts as if the others were not there."""
+    decides = jnp.asarray([True, False, True, True, False, True])
+    few = jnp.asarray([3.0, 1.0, -2.0, 5.0])
+    many = jnp.asarray([3.0, 99.0, 1.0, -2.0, -77.0, 5.0])
+    for config in (LearnConfig(), LearnConfig(advantage_scale=0.5)):
+        weights = weights_of(config, many, decides)
+        assert (np.asarray(weights)[~np.asarray(decides)] == 0).all()
+        assert np.allclose(weights[decides] / len(many), weights_of(config, few, None) / len(few), atol=1e-6)
+    assert not np.asarray(weights_of(LearnConfig(), many, jnp.zeros(6, bool))).any()

@@ -21,9 +21,10 @@ TINY = ("learn.window=16", "learn.lanes=4", "run.chunk=1", "run.eval_episodes=4"
 
 
 def test_every_result_has_its_function():
-    for experiment in experiments.ROOMS:
+    everything = experiments.find("all")
+    for experiment in everything:
         assert callable(experiment.load().run), experiment.name
-    assert len({experiment.name for experiment in experiments.ROOMS}) == len(experiments.ROOMS) == 15
+    assert len({experiment.name for experiment in everything}) == len(everything) == 22
 
 
 def test_one_result_from_the_shell(tmp_path):
@@ -72,9 +73,9 @@ def test_a_group_writes_its_pages_with_what_failed(tmp_path, monkeypatch, capsys
     reproducing.reproduce("rooms", 5, 0, str(tmp_path), as_json=False)
     printed = capsys.readouterr().out
     assert "NO   a < b | c" in printed and "95 % interval 2 to 4 (5 seeds)" in printed
-    page = (tmp_path / "results.md").read_text()
+    page = (tmp_path / "rooms.md").read_text()
     assert "b \\| c" in page and "because" in page and "pictures/line.png" in page
-    html = (tmp_path / "report.html").read_text()
+    html = (tmp_path / "rooms.html").read_text()
     assert "a &lt; b | c" in html and "data:image/png;base64," in html
 
 

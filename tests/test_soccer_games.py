@@ -157,6 +157,17 @@ def test_kicks_pay_by_where_they_are_given():
     assert pay.goal > 0 > max(pay.captured, pay.out_of_bounds, pay.out_of_time)
 
 
+def test_without_the_ball_all_actions_are_the_same_and_decide_nothing(compiled):
+    named = catalog.find("striker-r1")
+    step = compiled(lambda state, action: named.env.step(root(3), state, action, named.task))
+    for ball, decides in (((20.0, 5.0), False), ((25.5, 0.0), True)):
+        state = match(world(ball=ball, me=(25.0, 0.0)))
+        assert bool(named.env.decides(state)) is decides
+        steps = [step(state, jnp.int32(action)) for action in (striker.MOVE, striker.DRIBBLE, striker.SHOOT)]
+        same = [jax.tree.all(jax.tree.map(jnp.array_equal, steps[0], other)) for other in steps[1:]]
+        assert same == [not decides] * 2
+
+
 @pytest.fixture(scope="module")
 def goals(compiled):
     """Goals per episode of a striker that shoots within a distance, on R1 or on a task of its family."""

@@ -177,8 +177,8 @@ def plot(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A result such as fig2a, or `rooms` for all; without it: the list.")] = "",
-    seeds: Annotated[int, typer.Option(help="Seeds of every experiment.")] = 20,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A result such as fig2a, or `rooms`, `soccer`, `all`; without it: the list.")] = "",
+    seeds: Annotated[Optional[int], typer.Option(help="Seeds of every experiment; default: 20 in the rooms, 10 in soccer.")] = None,
     seed: Annotated[int, typer.Option(help="First seed.")] = 0,
     out: Annotated[str, typer.Option(metavar="DIR", help="Where runs, pictures and pages go.")] = "reproduced",
     json_: Json = False,
@@ -186,8 +186,8 @@ def reproduce(
 ) -> None:
     """Repeat the paper's results and ours beyond it: per claim, what the paper says and what we measure.
 
-    `asap reproduce rooms` also writes one page with everything (report.html, results.md). A stopped command goes on where
-    it was: its training runs are kept in DIR/runs.
+    `asap reproduce rooms` (or soccer, or all) also writes one page with everything (rooms.html, rooms.md). A stopped
+    command goes on where it was: its training runs are kept in DIR/runs.
     """
     from asap.commands.reproducing import list_experiments, reproduce
 

@@ -30,6 +30,7 @@ class Transition(NamedTuple):
     truncated: Bool[Array, "*batch"]
     next_observation: Float[Array, "O *batch"]  # The true one: the final observation where the episode ended.
     of_task: Bool[Array, "M *batch"] | None = None  # Which task each step belongs to, where there are several.
+    decides: Bool[Array, "*batch"] | None = None  # Whether actions differ, where some steps may not.
 
     @property
     def ended(self) -> Bool[Array, "*batch"]:

@@ -1,5 +1,6 @@
 """`asap reproduce`: experiments run one after the other, their rows printed, their pictures and pages written."""
 
+import dataclasses
 import importlib.metadata
 import json
 import platform
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
 
 
 def list_experiments(as_json: bool) -> None:
-    rows = [{"name": experiment.name, "title": experiment.title, "group": group} for group, members in GROUPS.items() for experiment in members]
-    groups = "\n".join(f"{group:<18}all of these, and one page with everything" for group in GROUPS)
-    print(json.dumps({"results": rows}) if as_json else "\n".join([f"{row['name']:<18}{row['title']}" for row in rows] + [groups]))
+    whole = GROUPS["all"]
+    groups = {experiment.name: group for group, members in GROUPS.items() if members is not whole for experiment in members}
+    rows = [{"name": one.name, "title": one.title, "group": groups[one.name], "seeds": one.seeds} for one in whole]
+    lines = [f"{row['name']:<18}{row['title']}" for row in rows]
+    lines += [f"{group:<18}{len(members)} of these, and one page with everything" for group, members in GROUPS.items()]
+    print(json.dumps({"results": rows}) if as_json else "\n".join(lines))
 
 
-def reproduce(name: str, seeds: int, seed: int, out: str, as_json: bool) -> None:
+def reproduce(name: str, seeds: int | None, seed: int, out: str, as_json: bool) -> None:
     experiments = find(name)
-    if seeds < 1:
-        raise UserError("--seeds", "must be an integer >= 1", seeds, "the default is 20")
+    if seeds is not None and seeds < 1:
+        raise UserError("--seeds", "must be an integer >= 1", seeds, "the default is 20 in the rooms and 10 in soccer")
     if not 0 <= seed < 2**62:
         raise UserError("--seed", "must be an integer from 0 to 2^62 - 1", seed, "the default is 0")
     from asap.paper.laboratory import Laboratory
@@ -33,11 +37,13 @@ def reproduce(name: str, seeds: int, seed: int, out: str, as_json: bool) -> None
 
     folder = Path(out)
     with StopRequest() as stop:
-        laboratory = Laboratory(folder, seeds, seed, stop, Progress)
-        chapters = [_chapter(experiment, laboratory, as_json) for experiment in experiments]
+        laboratory = Laboratory(folder, 0, seed, stop, Progress)
+        own = [dataclasses.replace(laboratory, seeds=seeds or experiment.seeds) for experiment in experiments]
+        chapters = [_chapter(*each, as_json) for each in zip(experiments, own)]
     rows = [{"result": chapter.name, **row} for chapter in chapters for row in chapter.rows]
     if name in GROUPS:
-        _write_pages(folder, chapters, name, seeds, seed, as_json)
+        counts = sorted({each.seeds for each in own})
+        _write_pages(folder, chapters, name, counts, seed, as_json)
     if as_json:
         pictures = [str(folder / path) for chapter in chapters for path, _ in chapter.pictures]
         seconds = round(sum(chapter.seconds for chapter in chapters), 1)
@@ -53,8 +59,8 @@ def _chapter(experiment: Experiment, laboratory: "Laboratory", quiet: bool) -> "
     laboratory.out.mkdir(parents=True, exist_ok=True)
     (laboratory.out / "pictures").mkdir(exist_ok=True)
     for name, picture in outcome.pictures.items():
-        path = f"pictures/{name}.png"
-        picture.figure.savefig(laboratory.out / path, dpi=100)
+        path = f"pictures/{name}.{picture.ending}"
+        picture.save(laboratory.out / path)
         pictures.append((path, picture.caption))
     rows = [claim.as_dict() for claim in outcome.claims]
     commands = [f"asap reproduce {experiment.name} --seeds {laboratory.seeds} --seed {laboratory.seed}"]
@@ -77,20 +83,21 @@ def _in_words(chapter: "Chapter", folder: Path) -> str:
     return "\n".join([*lines, *(f"  {folder / path}" for path, _ in chapter.pictures)])
 
 
-def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: int, seed: int, quiet: bool) -> None:
+def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: list[int], seed: int, quiet: bool) -> None:
     import jax
 
     from asap.show.report import report_html, results_markdown
 
     header = {
-        "command": f"asap reproduce {name} --seeds {seeds} --seed {seed}",
-        "seeds": f"{seed} to {seed + seeds - 1}",
+        "command": f"asap reproduce {name}" + (f" --seeds {seeds[0]}" if len(seeds) == 1 else "") + f" --seed {seed}",
+        "seeds": " or ".join(f"{seed} to {seed + count - 1}" for count in seeds),
         "asap-rl": importlib.metadata.version("asap-rl"),
         "jax": jax.__version__,
         "platform": f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
         "time": f"{sum(chapter.seconds for chapter in chapters) / 60:.1f} minutes",
     }
-    (folder / "results.md").write_text(results_markdown(chapters, header), encoding="utf-8")
-    (folder / "report.html").write_text(report_html(chapters, header, lambda path: (folder / path).read_bytes()), encoding="utf-8")
+    markdown, page = folder / f"{name}.md", folder / f"{name}.html"
+    markdown.write_text(results_markdown(chapters, header), encoding="utf-8")
+    page.write_text(report_html(chapters, header, lambda path: (folder / path).read_bytes()), encoding="utf-8")
     if not quiet:
-        print(f"{folder / 'results.md'}\n{folder / 'report.html'}")
+        print(f"{markdown}\n{page}")

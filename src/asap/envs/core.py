@@ -56,6 +56,13 @@ class Env(eqx.Module):
     @abc.abstractmethod
     def descriptor(self, task: Task) -> Float[Array, "Z"]: ...
 
+    def decides(self, state: State) -> Bool[Array, ""] | None:
+        """Whether actions differ in what they do in this state; None for a family where they always may.
+
+        Where they don't, the advantage of an action is 0 and its estimate nothing but noise: learning leaves it out.
+        """
+        return None
+
     def step(self, key: Key, state: State, action: Int[Array, ""], task: Task) -> Timestep:
         return self.transition(self.noise(key), state, action, task)
 

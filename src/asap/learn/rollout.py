@@ -127,6 +127,8 @@ def play_window(
             truncated=outcome.truncated,
             next_observation=outcome.next_observation,
             of_task=None if tasks.size == 1 else jnp.arange(tasks.size) == moment.lane.episode.task,
+            # A policy that commits decides also by the skill it enters.
+            decides=tasks.env.decides(moment.lane.episode.state) if policy.termination is None else None,
         )
         return after, outcome, transition
 

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.config import Config
+from asap.config import Config, LearnConfig
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate_seeds
@@ -169,14 +169,21 @@ def improve_by_windows(config: Config, tasks: TaskSet, key: Key, state: TrainSta
     targets = (advantages + values).ravel()
     explained = 1 - jnp.var(advantages) / (jnp.var(targets) + 1e-8)
     critic = fit(state.critic, features, targets, learn.critic_memory, CRITIC_RIDGE)
-    weights = standardize(advantages.ravel()) if learn.advantage_scale is None else learn.advantage_scale * advantages.ravel()
+    weights = weights_of(learn, advantages.ravel(), batch.decides)
     step = UPDATES[learn.learner](learn, state.policy, batch, weights, state.optimizer, state.iteration)
     return Improved(step, critic, lanes, totals, learn.lanes * learn.window, explained)
 
 
-def standardize(advantages: Float[Array, "N"]) -> Float[Array, "N"]:
-    """Mean 0, deviation 1; all equal (no signal) gives zeros."""
-    return (advantages - advantages.mean()) / (advantages.std() + 1e-6)
+def weights_of(learn: LearnConfig, advantages: Float[Array, "N"], decides: Bool[Array, "N"] | None) -> Float[Array, "N"]:
+    """What each step counts in the mean over all: its advantage, standardised or scaled; 0 where all actions are the same."""
+    scaled = learn.advantage_scale is not None
+    weights = learn.advantage_scale * advantages if scaled else standardize(advantages, decides)
+    return weights if decides is None else jnp.where(decides, weights, 0.0) / jnp.maximum(decides.mean(), 1e-6)
+
+
+def standardize(advantages: Float[Array, "N"], counted: Bool[Array, "N"] | None = None) -> Float[Array, "N"]:
+    """Mean 0, deviation 1 over what counts; all equal (no signal) gives zeros."""
+    return (advantages - advantages.mean(where=counted)) / (advantages.std(where=counted) + 1e-6)
 
 
 def improve_by_episodes(config: Config, tasks: TaskSet, key: Key, state: TrainState) -> Improved:

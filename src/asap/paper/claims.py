@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,16 +36,31 @@ class Claim:
 
 @dataclass(frozen=True)
 class Picture:
+    """A drawing, kept as PNG."""
+
     figure: Figure
     caption: str
+    ending = "png"
+
+    def save(self, path: Path) -> None:
+        self.figure.savefig(path, dpi=100)
+
+
+@dataclass(frozen=True)
+class Film:
+    """A game that moves, kept as GIF; `save` writes it to a path."""
+
+    save: Callable[[Path], None]
+    caption: str
+    ending = "gif"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`pictures` by the name of their file, without its ending; `commands` are what a user types to repeat the training."""
+    """`pictures` by the name of their file, without its ending."""
 
     claims: list[Claim]
-    pictures: dict[str, Picture] = field(default_factory=dict)
+    pictures: dict[str, Picture | Film] = field(default_factory=dict)
 
 
 def interval(values: ArrayLike) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """All experiments by name; each lives in its own module, which is imported when it is run."""
 
+import functools
 import importlib
 from dataclasses import dataclass
 from types import ModuleType
@@ -18,6 +19,7 @@ class Experiment:
     module: str
     title: str
     task: str | None = None  # Where one module serves several figures: of this task.
+    seeds: int = 20  # Unless others are asked for.
 
     def load(self) -> ModuleType:
         return importlib.import_module(f"asap.paper.{self.module}")
@@ -44,18 +46,28 @@ ROOMS = (
     Experiment("estimators", "estimators", "Sampled against marginal, and the four updates"),
     Experiment("prune-and-grow", "prune_and_grow", "From four hyperplanes to the smallest policy"),
 )
-GROUPS = {"rooms": ROOMS}
+_STRIKER = functools.partial(Experiment, seeds=10)
+SOCCER = (
+    _STRIKER("fig2f", "fig2f", "R1: the learned partition on the pitch"),
+    _STRIKER("fig2g", "fig2g", "R1: different optima, and a linear hyperplane"),
+    _STRIKER("fig2j", "fig2j", "R1: return while learning"),
+    _STRIKER("fig2h", "fig2h", "R2: the partition with and without the defender's place"),
+    _STRIKER("fig2i", "fig2i", "R2: the way around the defender"),
+    _STRIKER("goal-ratios", "goal_ratios", "R1, R2, R3: goals per episode of the start, of ASAP and of a controller"),
+    _STRIKER("offline", "offline_games", "R1 learned from five sets of logged games"),
+)
+GROUPS = {"rooms": ROOMS, "soccer": SOCCER, "all": ROOMS + SOCCER}
 
 
 def names() -> list[str]:
-    return [*GROUPS, *(experiment.name for experiment in ROOMS)]
+    return [*GROUPS, *(experiment.name for experiment in GROUPS["all"])]
 
 
 def find(name: str) -> tuple[Experiment, ...]:
     """The experiments behind a name: one, or a group of them."""
     if name in GROUPS:
         return GROUPS[name]
-    for experiment in ROOMS:
+    for experiment in GROUPS["all"]:
         if experiment.name == name:
             return (experiment,)
     raise UserError("name", "no such result", repr(name), f"choose from {', '.join(names())}")

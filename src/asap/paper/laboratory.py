@@ -1,5 +1,6 @@
 """Where experiments train: every run is kept in a folder, shared between experiments, and gone on with after a stop."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,6 +125,12 @@ class Laboratory:
         options = "".join(f" --set {setting}" for setting in settings)
         command = f"asap transfer {source.path} {' '.join(tasks)}{options}"
         return self._trained(label, transfer_settings(str(source.path), tasks, {}, None, False, list(settings)), command)
+
+    def learn_from(self, label: str, data: Path, seeds: int) -> Record:
+        """The same from logged games, with as many seeds as are asked for."""
+        settings = [f"run.seed={self.seed}", f"run.seeds={seeds}", f"offline.data={json.dumps(str(data))}"]
+        command = f"asap train --offline {data} --seed {self.seed} --seeds {seeds}"
+        return self._trained(label, settings_of([], {}, None, None, settings), command)
 
     def _trained(self, label: str, config: Config, command: str) -> Record:
         if label in self.records:

@@ -51,6 +51,15 @@ class Game(NamedTuple):
     def status_name(self) -> str:
         return STATUS_NAMES[self.status]
 
+    @property
+    def passes_defender(self) -> int | None:
+        """The first cycle with the ball nearer to the goal line than the first defender, having been behind; None if never."""
+        if len(self.players) < 3:
+            return None
+        ahead = self.ball[:, 0] > self.players[2, :, 0]
+        moments = np.flatnonzero(ahead[1:] & ~ahead[:-1])
+        return int(moments[0]) + 1 if len(moments) else None
+
 
 class Cycle(NamedTuple):
     """The skill in force, and what the cycle led to. A game goes on behind its end, unseen."""
@@ -61,14 +70,23 @@ class Cycle(NamedTuple):
 
 def play_game(player: ASAPPolicy | Controlled, named_task: NamedTask, seed: int) -> Game:
     """The game to show of this seed."""
+    games = play_games(player, named_task, seed)
+    return games[game_to_show(np.asarray([game.status for game in games]))]
+
+
+def play_games(player: ASAPPolicy | Controlled, named_task: NamedTask, seed: int) -> list[Game]:
+    """All NUM_GAMES games of this seed."""
     played = _play(player, named_task.env, named_task.task, fold(root(seed), _GAME))
     starts, cycles = jax.tree.map(np.asarray, played)
     ended = cycles.state.status != IN_GAME
     lengths = np.where(ended.any(-1), ended.argmax(-1) + 1, MOST_CYCLES)
     status = np.take_along_axis(cycles.state.status, lengths[:, None] - 1, -1)[:, 0]
-    which = game_to_show(status)
-    start, states = (jax.tree.map(lambda leaf: leaf[which], states) for states in (starts, cycles.state))
-    return _game(start, states, cycles.skill[which], int(lengths[which]), int(status[which]))
+
+    def game(which: int) -> Game:
+        start, states = (jax.tree.map(lambda leaf: leaf[which], states) for states in (starts, cycles.state))
+        return _game(start, states, cycles.skill[which], int(lengths[which]), int(status[which]))
+
+    return [game(which) for which in range(NUM_GAMES)]
 
 
 def game_to_show(status: Int[np.ndarray, "G"]) -> int:

@@ -61,10 +61,15 @@ def partition_map(
 
 def pixel_regions(policy: ASAPPolicy, named_task: NamedTask, m: ArrayLike) -> Regions:
     """The partition at every pixel of the map."""
-    ground = ground_of(named_task)
     require_one_seed(policy)
+    return regions_at(policy, map_observations(named_task), m)
+
+
+def map_observations(named_task: NamedTask) -> Float[np.ndarray, "N O"]:
+    """What is observed at every pixel, row by row from below."""
+    ground = ground_of(named_task)
     x, y = (grid.ravel().astype(np.float32) for grid in np.meshgrid(ground.x, ground.y))
-    return regions_at(policy, np.asarray(_observations(ground.observe, named_task.env, named_task.task, x, y)), m)
+    return np.asarray(_observations(ground.observe, named_task.env, named_task.task, x, y))
 
 
 # Compiled once for all maps of a kind: a gallery has many.

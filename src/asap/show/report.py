@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from asap.show.words import number
 
-COMMAND = "asap reproduce rooms"
+COMMAND = "asap reproduce"
 TITLE = "Results"
 COLUMNS = ("result", "claim", "paper", "ours", "95 % interval", "seeds", "reproduced")
 
@@ -188,13 +188,13 @@ def _html_chapter(chapter: Chapter, read_picture: Callable[[str], bytes]) -> lis
     return [
         f'<h2 id="{_id(chapter)}">{_html(chapter.name)}: {_html(chapter.title)}</h2>',
         _inside("ul", notes),
-        *(_html_picture(read_picture(path), caption) for path, caption in chapter.pictures),
+        *(_html_picture(read_picture(path), path, caption) for path, caption in chapter.pictures),
         f"<pre>{commands}</pre>" if commands else "",
         f"<p>This took {_time(chapter.seconds)}.</p>",
     ]
 
 
-def _html_picture(png: bytes, caption: str) -> str:
-    data, caption = base64.b64encode(png).decode("ascii"), _html(caption)
-    image = f'<img alt="{caption}" src="data:image/png;base64,{data}">'
+def _html_picture(picture: bytes, path: str, caption: str) -> str:
+    data, caption, kind = base64.b64encode(picture).decode("ascii"), _html(caption), path.rpartition(".")[-1]
+    image = f'<img alt="{caption}" src="data:image/{kind};base64,{data}">'
     return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"

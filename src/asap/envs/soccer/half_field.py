@@ -31,6 +31,8 @@ CAPTURE_CYCLES = 2
 HALF_WIDTH_OF_STARTS = 27.2
 STRIKER_OFFSETS = ((-1, -1), (-1, 1), (1, 1), (1, -1), (0, 2), (0, -2), (-2, -2), (-2, 2), (2, 2), (2, -2))
 OFFSET = 10.5
+MARGIN = 5.25  # Around the half field, where places still are normalised.
+NORMALISED_HALF_LENGTH, NORMALISED_HALF_WIDTH = 31.5, 37.4
 
 
 class Rewards(NamedTuple):
@@ -160,6 +162,10 @@ class Striker(Env):
         reward = _kick_reward(world.ball, action, has_ball) + _end_reward(after.status)
         return Timestep(after, reward, after.status != IN_GAME, after.status == GOAL)
 
+    def decides(self, state: Match) -> Bool[Array, ""]:
+        """Without the ball, all three actions run to it."""
+        return striker.has_ball(state.world.players[0], state.world.ball)
+
     def observe(self, state: Match, task: StrikerTask) -> Float[Array, "O"]:
         me, *others = state.world.players
         places = (me.position, state.world.ball.position, *(other.position for other in others), striker.GOAL)
@@ -173,13 +179,13 @@ class Striker(Env):
 
 def normalised(place: Vector) -> Vector:
     """As HFO does it: the half field and a tenth around it become [-1, 1], what lies outside is clipped."""
-    x, y = 2 * (place.x + 5.25) / 63 - 1, place.y / 37.4
+    x, y = (place.x + MARGIN) / NORMALISED_HALF_LENGTH - 1, place.y / NORMALISED_HALF_WIDTH
     return Vector(jnp.clip(x, -1.0, 1.0), jnp.clip(y, -1.0, 1.0))
 
 
 def in_metres(place: Vector) -> Vector:
     """The inverse of `normalised`, inside the field."""
-    return Vector((place.x + 1) / 2 * 63 - 5.25, place.y * 37.4)
+    return Vector((place.x + 1) * NORMALISED_HALF_LENGTH - MARGIN, place.y * NORMALISED_HALF_WIDTH)
 
 
 def _between(low: Float[Array, "2"], high: Float[Array, "2"], u: Scalar, v: Scalar) -> Vector:

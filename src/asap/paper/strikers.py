@@ -1,0 +1,91 @@
+"""What the soccer experiments share: the runs, goals of the start and of strikers by rule, and regions on the pitch."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from asap.envs import catalog
+from asap.envs.catalog import NamedTask
+from asap.envs.soccer.controllers import shoot_within
+from asap.envs.soccer.striker import SHOOT
+from asap.keys import fold, root
+from asap.learn.train import Trainer, compiled
+from asap.offline.play import play_logged
+from asap.paper.laboratory import Laboratory, Record
+from asap.policy.policy import ASAPPolicy
+from asap.show.partition_map import map_observations
+from asap.show.pitch import PITCH
+from asap.trained import play
+
+TASKS = ("striker-r1", "striker-r2", "striker-r3")
+EPISODES = 1000  # Of a goal ratio, as in the paper.
+CONTROLLER = 12.0  # The approximately optimal controller shoots within so many metres of the goal's centre.
+DISTANCES = (10.0, 12.0, 13.0, 14.0, 15.0, 16.0)
+_BY_RULE = 9  # Stream of the seed's key.
+
+
+def short(task: str) -> str:
+    """R1 for striker-r1."""
+    return task.rpartition("-")[-1].upper()
+
+
+def learned(laboratory: Laboratory, task: str) -> Record:
+    """The run with the task's own settings, which several experiments read."""
+    return laboratory.train(task, [task])
+
+
+def linear(laboratory: Laboratory) -> Record:
+    return laboratory.train("striker-r1-linear", ["striker-r1"], "policy.basis=linear")
+
+
+def start_goals(record: Record) -> np.ndarray:
+    """(seeds,): goals per episode before any learning: the misspecified partition, with the skills as drawn."""
+    tasks = catalog.task_set(tuple((task.name, 1.0) for task in record.tasks))
+    policies, _ = Trainer(record.config, record.tasks, tasks).learned_parts()
+    return play(policies, record.tasks[0], EPISODES, record.config.run.seed).success.mean(-1)
+
+
+def goals_by_distance(laboratory: Laboratory, task: str) -> dict[float, np.ndarray]:
+    """(seeds,) for each distance: goals per episode of strikers that shoot within it and dribble elsewhere."""
+    return {distance: _goals_within(task, distance, laboratory.seed, laboratory.seeds) for distance in DISTANCES}
+
+
+def best_distance(goals: dict[float, np.ndarray]) -> float:
+    return max(goals, key=lambda distance: goals[distance].mean())
+
+
+@functools.cache
+def _goals_within(task: str, distance: float, seed: int, seeds: int) -> np.ndarray:
+    play_some, keys = _by_rule(task), [fold(root(seed + s), _BY_RULE) for s in range(seeds)]
+    return np.asarray([play_some(jnp.float32(distance), key).mean() for key in keys])
+
+
+@functools.cache
+def _by_rule(task: str):
+    """Compiled once for all distances and seeds."""
+    tasks = catalog.task_set(((task, 1.0),))
+    return compiled(lambda distance, key: play_logged(tasks, shoot_within(distance), key, jnp.arange(EPISODES)).success)
+
+
+def shooting_places(policy: ASAPPolicy, task: NamedTask, moved: dict[str, float] | None = None) -> Bool[np.ndarray, "Y X"]:
+    """Where on the pitch the striker most probably shoots; `moved` adds to observations, by name, as they are normalised."""
+    x = np.array(map_observations(task))
+    for name, amount in (moved or {}).items():
+        x[:, task.env.spec.observation_names.index(name)] += amount
+    m = task.env.descriptor(task.task)
+    log_probs = jax.vmap(lambda one: policy.action_log_probs(one, m))(jnp.asarray(x))
+    return np.asarray(log_probs.argmax(-1) == SHOOT).reshape(PITCH.rows, PITCH.columns)
+
+
+def distances_to_goal() -> Float[np.ndarray, "Y X"]:
+    """Of the same places, from the goal's centre, in metres."""
+    return np.hypot(PITCH.right - PITCH.x[None, :], PITCH.y[:, None])
+
+
+def area(places: Bool[np.ndarray, "Y X"]) -> float:
+    """In square metres."""
+    pixel = (PITCH.x[1] - PITCH.x[0]) * abs(PITCH.y[1] - PITCH.y[0])
+    return float(places.sum() * pixel)

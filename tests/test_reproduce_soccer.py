@@ -1,0 +1,88 @@
+"""The soccer experiments: what they measure on the pitch, by cases worked out by hand, and one of them from end to end."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from asap.envs.catalog import find
+from asap.envs.soccer.half_field import GOAL
+from asap.paper import fig2f, fig2h, offline_games, strikers
+from asap.paper.fig2g import kind_of
+from asap.paper.fig2i import clearance, detour
+from asap.paper.laboratory import Laboratory
+from asap.show.game import Game
+from asap.show.pitch import PITCH
+from asap.show.ways import draw_ways
+from test_show_game import POLICY
+
+R1 = find("striker-r1")
+
+
+def test_the_places_from_which_a_disc_shoots():
+    places = strikers.shooting_places(POLICY, R1)
+    inside = strikers.distances_to_goal() < 12
+    assert (places == inside).mean() > 0.995
+    assert strikers.area(places) == pytest.approx(np.pi * 12**2 / 2, rel=0.05)
+    assert fig2h.depth(places) == pytest.approx(12, abs=0.5) and abs(fig2h.middle(places)) < 0.2
+    near, far = fig2f.zones()
+    assert places[near].all() and not places[far].any() and near.any() and far.any()
+
+
+def test_what_is_moved_moves_the_region():
+    """A plane on the ball's x alone: 6.3 m less of x is as much further from the goal."""
+    places, moved = (strikers.shooting_places(POLICY, R1, {"ball x": by}) for by in (0.0, -0.2))
+    rows = np.abs(PITCH.y).argmin()
+    assert places[rows].sum() - moved[rows].sum() == pytest.approx(0.2 * 31.5 * 4, abs=2)
+
+
+def test_conics_by_their_name():
+    assert kind_of(R1.approximate) == "ellipse"
+    assert kind_of([0.1, 0, 0, 1.0, 0.0, -1.0]) == "hyperbola"
+
+
+def passing_game(num_players=3):
+    """Ten metres ahead and three aside, while a defender comes the other way four metres beside."""
+    ball = np.stack([np.linspace(30, 40, 21), np.abs(np.linspace(-3, 3, 21))], -1)
+    players = np.stack([ball - (0.5, 0), np.full_like(ball, 50.0), np.stack([np.linspace(40, 30, 21), np.full(21, -4.0)], -1)])
+    return Game(ball, players[:num_players], np.zeros(20, int), GOAL)
+
+
+def test_the_way_around_a_defender():
+    game = passing_game()
+    assert detour(game) == pytest.approx(2 * np.hypot(5, 3) / 10)
+    assert game.passes_defender == 11 and clearance(game) == pytest.approx(4.3, abs=0.1)
+    assert passing_game(num_players=2).passes_defender is None
+
+
+def test_ways_are_drawn_one_panel_each():
+    figure = draw_ways([passing_game()] * 4, POLICY, R1, "four games")
+    assert isinstance(figure, Figure)
+    assert [axes.get_visible() for axes in figure.axes] == [True] * 4 + [False] * 2
+    figure.draw_without_rendering()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Games and runs of seconds."""
+    monkeypatch.setattr(offline_games, "GAMES", 64)
+    monkeypatch.setattr(offline_games, "DATA_SETS", 2)
+    learn = Laboratory._trained
+
+    def briefly(self, label, config, command):
+        from asap.settings import override
+
+        return learn(self, label, override(config, ["run.final_episodes=8", "run.eval_episodes=4", "run.episodes=64"]), command)
+
+    monkeypatch.setattr(Laboratory, "_trained", briefly)
+
+
+def test_logged_games_are_collected_once_and_learned_from(small, tmp_path):
+    outcome = offline_games.run(Laboratory(tmp_path, seeds=2))
+    (claim,) = outcome.claims
+    assert claim.seeds == 4 and claim.ours.endswith("(median)")
+    assert set(outcome.pictures) == {"offline", "offline-partitions"}
+    files = sorted((tmp_path / "data").glob("*.npz"))
+    assert [path.name for path in files] == ["striker-r1-1.npz", "striker-r1-2.npz"]
+    before = [path.stat().st_mtime_ns for path in files]
+    again = offline_games.run(Laboratory(tmp_path, seeds=2))
+    assert [path.stat().st_mtime_ns for path in files] == before and again.claims == [claim]
