@@ -34,20 +34,26 @@ def settings_of(
     tasks: list[str], options: dict[str, object], preset: str | None, file: str | None, overrides: list[str]
 ) -> Config:
     """The task's own, then preset, file, options and --set: the later wins."""
-    config = override(Config(), _task_settings(tasks, file))
-    if preset is not None:
-        if preset not in PRESETS:
-            raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
-        config = override(config, PRESETS[preset])
-    if file is not None:
-        config = read_toml(Config, file, base=config)
-    config = override(config, [f"{key}={value}" for key, value in options.items() if value is not None])
-    config = override(config, overrides)
-    if config.offline.data is not None:
-        from asap.offline.source import settle
+    if preset is not None and preset not in PRESETS:
+        raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
+    told = [f"{key}={value}" for key, value in options.items() if value is not None]
 
-        config, tasks = settle(config, parse_tasks(tasks)[0] or config.run.tasks), []
-    elif config.learn.learner in OFFLINE_LEARNERS:
+    def layered(own: tuple[str, ...]) -> Config:
+        config = override(Config(), own)
+        config = override(config, () if preset is None else PRESETS[preset])
+        config = config if file is None else read_toml(Config, file, base=config)
+        return override(override(config, told), overrides)
+
+    said = layered(())  # Tells whose settings they are to be laid on.
+    names = parse_tasks(tasks)[0] or said.run.tasks
+    if said.offline.data is not None:
+        from asap.offline.source import settle, task_of_data
+
+        names = names or (task_of_data(said.offline.data),)
+        config, tasks = settle(layered(catalog.find(names[0]).settings), names), []
+    else:
+        config = layered(_own_settings(names))
+    if config.offline.data is None and config.learn.learner in OFFLINE_LEARNERS:
         raise UserError("learn.learner", "learns from logged data", config.learn.learner, "give them by --offline FILE")
     if tasks:
         names, weights = parse_tasks(tasks)
@@ -64,12 +70,9 @@ def settings_of(
     return config
 
 
-def _task_settings(tasks: list[str], file: str | None) -> tuple[str, ...]:
-    """Where the defaults of the first task differ from the general ones."""
-    names = parse_tasks(tasks)[0] if tasks else ()
-    if not names and file is not None:
-        names = read_toml(Config, file).run.tasks
-    return catalog.find(names[0]).settings if names else ()
+def _own_settings(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Where the defaults of the first task differ from the general ones, for learning by playing."""
+    return (*catalog.find(names[0]).settings, *catalog.find(names[0]).play_settings) if names else ()
 
 
 def refuse_impossible(config: Config) -> None:

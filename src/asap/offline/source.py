@@ -39,6 +39,11 @@ def open_data(config: Config) -> Dataset:
     return dataset
 
 
+def task_of_data(data: str) -> str:
+    """The task that a dataset is of."""
+    return task_of(local_file(data), None)
+
+
 def settle(config: Config, tasks: tuple[str, ...]) -> Config:
     """The config with what the data decide: task, objective and budget."""
     refuse_contradictions(config, tasks)

@@ -87,17 +87,20 @@ def draw_partition(
     thickness: float = 1.0,
     words: bool = True,
 ) -> None:
-    """The map on given axes; `regions` as from `pixel_regions`. Small maps take thinner lines and go without words."""
+    """The map on given axes; `regions` as from `pixel_regions`. Small maps take thinner lines and only the skills' words."""
     ground = ground_of(named_task)
     draw_colours(axes, ground, regions)
     ground.draw(axes, named_task.task)
     _draw_planes(axes, ground, regions, thickness)
+    if not words:
+        for text in tuple(axes.texts):
+            text.remove()
     ground.draw_skills(axes, policy, named_task, regions, m)
     for artist in (*axes.lines, *axes.patches, *axes.collections):
         artist.set_linewidth(np.multiply(thickness, artist.get_linewidth()))
     if not words:
-        for text in tuple(axes.texts):
-            text.remove()
+        for text in axes.texts:
+            text.set_fontsize(thickness * text.get_fontsize())
 
 
 def _paper(ground: Ground, num_entries: int) -> tuple[Figure, Axes]:
