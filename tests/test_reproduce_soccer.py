@@ -1,15 +1,24 @@
 """The soccer experiments: what they measure on the pitch, by cases worked out by hand, and one of them from end to end."""
 
+import importlib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from asap.config import Config, complete
+from asap.configure import settings_of
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import GOAL
+from asap.keys import fold, root
 from asap.paper import fig2f, fig2h, offline_games, strikers
 from asap.paper.fig2g import kind_of
 from asap.paper.fig2i import clearance, detour
 from asap.paper.laboratory import Laboratory
+from asap.settings import override, read_toml
 from asap.show.game import Game
 from asap.show.pitch import PITCH
 from asap.show.ways import draw_ways
@@ -69,8 +78,6 @@ def small(monkeypatch):
     learn = Laboratory._trained
 
     def briefly(self, label, config, command):
-        from asap.settings import override
-
         return learn(self, label, override(config, ["run.final_episodes=8", "run.eval_episodes=4", "run.episodes=64"]), command)
 
     monkeypatch.setattr(Laboratory, "_trained", briefly)
@@ -86,3 +93,45 @@ def test_logged_games_are_collected_once_and_learned_from(small, tmp_path):
     before = [path.stat().st_mtime_ns for path in files]
     again = offline_games.run(Laboratory(tmp_path, seeds=2))
     assert [path.stat().st_mtime_ns for path in files] == before and again.claims == [claim]
+
+
+def test_data_of_a_task_are_learned_from_with_its_own_settings(small, tmp_path):
+    """Also where the file alone tells the task; but not with those that are for playing."""
+    offline_games.run(Laboratory(tmp_path, seeds=2))
+    own, general = (read_toml(Config, tmp_path / "runs" / "striker-r1-offline-1" / "config.toml"), complete(Config()))
+    assert own.policy.alpha_beta == 100 and own.learn.softening_floor == 0.02
+    assert own.learn.lanes == complete(override(Config(), ["learn.learner=likelihood"])).learn.lanes
+    assert own.learn.trace == general.learn.trace
+    played = settings_of(["striker-r1"], {}, None, None, [])
+    assert played.learn.lanes == 256 and played.policy.alpha_beta == 100
+
+
+# ---- The bench ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "bench")
+    return importlib.import_module("soccer")
+
+
+def test_our_games_start_as_the_recorded_ones(bench):
+    named = find("striker-r2")
+    env = bench.Restarted(named.env, "striker-r2")
+    recorded = {tuple(np.round(rows[0], 3)) for rows in (game.ball for game in bench.recorded_games("striker-r2"))}
+    starts = jax.jit(jax.vmap(lambda i: env.reset(fold(root(0), i), named.task)))(jnp.arange(200))
+    ball = np.round(np.stack(starts.world.ball.position, -1), 3)
+    assert {tuple(map(float, place)) for place in ball} <= {tuple(map(float, np.float32(place))) for place in recorded}
+    assert len(np.unique(ball, axis=0)) > 30
+
+
+def test_what_is_measured_in_a_game(bench):
+    """Three cycles to the ball, a dribble of 6 m in 8 cycles, then a shot that makes 2.5 m in its first cycle."""
+    ball_x = np.concatenate([np.full(4, 35.0), np.linspace(35.75, 41, 8), [43.5, 46.0]])
+    ball = np.stack([ball_x, np.zeros(14)], -1)
+    striker = ball - [(3.0 if i < 3 else 0.5, 0) for i in range(14)]
+    striker[12:] = (41, 0)
+    game = bench.Game(striker, ball, np.tile([49.8, 0.4], (14, 1)))
+    found = bench.statistics([game])
+    assert found["cycles_to_first_touch"] == 3 and found["goalkeeper_off_its_line"] == pytest.approx(0.4)
+    assert found["metres_per_dribble_cycle"] == pytest.approx(0.75) and found["first_shot_displacement"] == pytest.approx(2.5)
