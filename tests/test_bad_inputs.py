@@ -17,7 +17,6 @@ import pytest
 
 from command_line import asap
 
-from asap import cli
 from asap.checkpoints import generations
 from asap.configure import settings_of
 from asap.envs import catalog

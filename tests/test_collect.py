@@ -1,14 +1,12 @@
 """`asap collect` logs complete episodes, all of them, the same each time; hand-written controllers do what they say."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
 from command_line import asap
 
-from asap import cli
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
 from asap.errors import UserError

@@ -9,7 +9,6 @@ import pytest
 
 from command_line import asap
 
-from asap import cli
 from asap.errors import UserError
 from asap.offline.datasets import Dataset
 from asap.offline.layout import Layout, Meta

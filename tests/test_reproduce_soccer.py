@@ -44,6 +44,14 @@ def test_what_is_moved_moves_the_region():
     assert places[rows].sum() - moved[rows].sum() == pytest.approx(0.2 * 31.5 * 4, abs=2)
 
 
+def test_a_difference_counts_beyond_both_intervals():
+    many = {"nothing": np.linspace(5.0, 6.0, 10), "x": np.linspace(1.0, 2.0, 10)}
+    claim = fig2h._against_nothing("smaller", "flatter", "depth", many, "m", "x", -1, "it is")
+    assert claim.passed and claim.ours == "depth nothing: 5.5 m, x: 1.5 m" and claim.seeds == 10
+    assert not fig2h._against_nothing("larger", "offset", "depth", many, "m", "x", 1, "it is").passed
+    assert not fig2h._against_nothing("smaller", "flatter", "depth", many | {"x": many["nothing"]}, "m", "x", -1, "it is").passed
+
+
 def test_conics_by_their_name():
     assert kind_of(R1.approximate) == "ellipse"
     assert kind_of([0.1, 0, 0, 1.0, 0.0, -1.0]) == "hyperbola"

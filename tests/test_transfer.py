@@ -1,7 +1,6 @@
 """Transfer: flipped signs, the search for them and its cost, warm starts seed by seed, and frozen parts."""
 
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,6 @@ import pytest
 
 from command_line import asap
 
-from asap import cli
 from asap.envs import catalog
 from asap.keys import root
 from asap.trained import Trained

@@ -26,9 +26,6 @@ def run(laboratory: Laboratory) -> Outcome:
     middles = {seen: np.asarray([abs(middle(places)) for places in shooting(record)]) for seen, record in records.items()}
     areas = {seen: np.asarray([area(places) for places in shooting(record)]) for seen, record in records.items()}
 
-    def medians(values: dict[str, np.ndarray], unit: str) -> str:
-        return ", ".join(f"{seen}: {np.median(each):.3g}{unit}" for seen, each in values.items())
-
     claims = [
         Claim(
             claim="R2: the partition follows the defender where the hyperplane sees it",
@@ -41,37 +38,22 @@ def run(laboratory: Laboratory) -> Outcome:
             note="the hyperplane sees x and y; most probable action, the defender moved from where its own rule puts it; without the "
             "defender's place nothing changes, by construction",
         ),
-        Claim(
-            claim="R2: with the defender's x, flatter partitions",
-            paper="flatter (a picture)",
-            ours="depth of the Shoot region on the middle line " + medians(depths, " m"),
-            ci=interval(depths["x"]),
-            seeds=seeds,
-            passed=interval(depths["x"])[1] < interval(depths["nothing"])[0],
-            note="holds if the region is less deep than without the defender, beyond both intervals",
+        _against_nothing(
+            "with the defender's x, flatter partitions", "flatter", "depth of the Shoot region on the middle line",
+            depths, "m", "x", -1, "the region is less deep",
         ),
-        Claim(
-            claim="R2: with the defender's y, the partition is offset",
-            paper="offset (a picture)",
-            ours="distance of the Shoot region's centre from the middle line " + medians(middles, " m"),
-            ci=interval(middles["y"]),
-            seeds=seeds,
-            passed=interval(middles["y"])[0] > interval(middles["nothing"])[1],
-            note="holds if it lies further aside than without the defender, beyond both intervals",
+        _against_nothing(
+            "with the defender's y, the partition is offset", "offset", "distance of the Shoot region's centre from the middle line",
+            middles, "m", "y", 1, "it lies further aside",
         ),
-        Claim(
-            claim="R2: with both, the Shoot region is squashed",
-            paper="squashed (a picture)",
-            ours="area of the Shoot region " + medians(areas, " m2"),
-            ci=interval(areas["x and y"]),
-            seeds=seeds,
-            passed=interval(areas["x and y"])[1] < interval(areas["nothing"])[0],
-            note="holds if it is smaller than without the defender, beyond both intervals",
+        _against_nothing(
+            "with both, the Shoot region is squashed", "squashed", "area of the Shoot region",
+            areas, "m2", "x and y", -1, "it is smaller",
         ),
         Claim(
             claim="R2: goals per episode do not suffer from seeing the defender",
             paper="not said",
-            ours=medians(goals, ""),
+            ours=_medians(goals),
             ci=interval(goals["x and y"]),
             seeds=seeds,
             passed=interval(goals["x and y"])[1] >= interval(goals["nothing"])[0],
@@ -86,13 +68,34 @@ def run(laboratory: Laboratory) -> Outcome:
         "R2: what the hyperplane sees of the defender's place, with goals per episode",
         columns=4,
     )
-    dots = seed_dots({f"sees {seen}": list(map(float, values)) for seen, values in goals.items()}, "goals per episode", "R2: what the hyperplane sees of the defender's place")
+    rows = {f"sees {seen}": list(map(float, values)) for seen, values in goals.items()}
+    dots = seed_dots(rows, "goals per episode", "R2: what the hyperplane sees of the defender's place")
     return Outcome(
         claims,
         {
             "fig2h": Picture(maps, "For each the seed whose return is the median; the defender stands where its own rule puts it."),
             "fig2h-goals": Picture(dots, "Every seed, 1,000 episodes each."),
         },
+    )
+
+
+def _medians(values: dict[str, np.ndarray], unit: str = "") -> str:
+    return ", ".join(f"{seen}: {np.median(each):.3g}{unit}" for seen, each in values.items())
+
+
+def _against_nothing(
+    claim: str, paper: str, what: str, values: dict[str, np.ndarray], unit: str, seen: str, sign: int, holds: str
+) -> Claim:
+    """That seeing something of the defender makes a number larger (sign 1) or smaller (-1) than seeing nothing."""
+    (low, high), (least, most) = interval(values[seen]), interval(values["nothing"])
+    return Claim(
+        claim=f"R2: {claim}",
+        paper=f"{paper} (a picture)",
+        ours=f"{what} {_medians(values, f' {unit}')}",
+        ci=(low, high),
+        seeds=len(values[seen]),
+        passed=low > most if sign > 0 else high < least,
+        note=f"holds if {holds} than without the defender, beyond both intervals",
     )
 
 
