@@ -47,6 +47,7 @@ def test_any_path_works(tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path / name)
     live_a_life("-relative")
     live_a_life(Run.next_free(".", name[:60]))
+    assert len(list((tmp_path / name).glob("*/config.toml"))) == 2
 
 
 def test_everything_works_in_the_c_locale(tmp_path):

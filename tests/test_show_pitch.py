@@ -7,7 +7,6 @@ import matplotlib.colors
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.patches import Arc
 
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import in_metres
@@ -20,7 +19,7 @@ from asap.policy.skills import GibbsSkills
 from asap.show.figures import partition_gallery, partition_map
 from asap.show.palette import SKILL_COLOURS
 from asap.show.partition_map import pixel_regions
-from asap.show.pitch import PITCH, draw_reference_arc
+from asap.show.pitch import PITCH
 
 R1, R3 = find("striker-r1"), find("striker-r3")
 DRIBBLE, SHOOT = (0.02, 0.97, 0.01), (0.01, 0.01, 0.98)
@@ -109,17 +108,6 @@ def test_a_policy_may_look_at_someone_else_than_the_ball():
     by_goalkeeper = build((0, 0, 1), DRIBBLE, SHOOT, inputs=(4, 5))
     figure = partition_map(by_goalkeeper, R1)
     assert colour_at(figure, 25, -25) == ruled_by(0) and colour_at(figure, 25, 25) == ruled_by(1)
-
-
-def test_a_reference_arc_is_drawn_only_on_request():
-    figure = partition_map(BELOW, R1)
-
-    def radii():
-        return sorted(patch.width / 2 for patch in figure.axes[0].patches if isinstance(patch, Arc))
-
-    before = radii()
-    draw_reference_arc(figure.axes[0])
-    assert 12.0 not in before and radii() == sorted([*before, 12.0])
 
 
 def test_pitches_stand_side_by_side():

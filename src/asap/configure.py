@@ -53,8 +53,8 @@ def settings_of(
         config, tasks = settle(layered(catalog.find(names[0]).settings), names), []
     else:
         config = layered(_own_settings(names))
-    if config.offline.data is None and config.learn.learner in OFFLINE_LEARNERS:
-        raise UserError("learn.learner", "learns from logged data", config.learn.learner, "give them by --offline FILE")
+        if config.learn.learner in OFFLINE_LEARNERS:
+            raise UserError("learn.learner", "learns from logged data", config.learn.learner, "give them by --offline FILE")
     if tasks:
         names, weights = parse_tasks(tasks)
         if config.run.weights and not any(":" in task for task in tasks):

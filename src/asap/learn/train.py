@@ -181,7 +181,7 @@ def weights_of(learn: LearnConfig, advantages: Float[Array, "N"], decides: Bool[
     return weights if decides is None else jnp.where(decides, weights, 0.0) / jnp.maximum(decides.mean(), 1e-6)
 
 
-def standardize(advantages: Float[Array, "N"], counted: Bool[Array, "N"] | None = None) -> Float[Array, "N"]:
+def standardize(advantages: Float[Array, "*N"], counted: Bool[Array, "*N"] | None) -> Float[Array, "*N"]:
     """Mean 0, deviation 1 over what counts; all equal (no signal) gives zeros."""
     return (advantages - advantages.mean(where=counted)) / (advantages.std(where=counted) + 1e-6)
 

@@ -19,7 +19,7 @@ from asap.keys import Key
 from asap.learn.advantage import Critic, fit, lambda_advantages
 from asap.learn.gradients import MARGINAL, score, weighted_score
 from asap.learn.regularize import regularity_gradient
-from asap.learn.train import CRITIC_RIDGE, FromData, Improved, Metrics, TrainState, take_over
+from asap.learn.train import CRITIC_RIDGE, FromData, Improved, Metrics, TrainState, standardize, take_over
 from asap.learn.updates import Diagnostics, Step, ascend
 from asap.offline.batches import Minibatch
 from asap.offline.weights import clipped_weights, effective_sample_size, log_ratios_so_far
@@ -69,19 +69,11 @@ def by_importance(
     targets = (advantages + values) * counted
     # Gaps have features of 0, and so no part in the fit.
     critic = fit(critic, features * counted.ravel(), targets.ravel(), learn.critic_memory, CRITIC_RIDGE)
-    centred, deviation = standardized(advantages, counted)
-    explained = 1 - jnp.square(deviation) / (jnp.square(standardized(targets, counted)[1]) + 1e-8)
+    is_step = counted.astype(bool)
+    explained = 1 - advantages.var(where=is_step) / (targets.var(where=is_step) + 1e-8)
     ess = effective_sample_size(rho.ravel()) / counted.sum()
     gained = jnp.sum(rho * advantages) / jnp.maximum(rho.sum(), 1e-30)
-    return rho * centred + config.offline.anchor * counted, critic, explained, FromData(ess, gained)
-
-
-def standardized(values: Float[Array, "T L"], counted: Array) -> tuple[Float[Array, "T L"], Float[Array, ""]]:
-    """Mean 0 and deviation 1 over the steps that count, and what the deviation was."""
-    steps = counted.sum()
-    mean = jnp.sum(values * counted) / steps
-    deviation = jnp.sqrt(jnp.sum(jnp.square(values - mean) * counted) / steps)
-    return (values - mean) / (deviation + 1e-6), deviation
+    return rho * standardize(advantages, is_step) + config.offline.anchor * counted, critic, explained, FromData(ess, gained)
 
 
 def as_window(minibatch: Minibatch) -> Transition:

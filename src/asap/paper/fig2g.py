@@ -4,7 +4,7 @@ import numpy as np
 
 from asap import stats
 from asap.paper.claims import Claim, Outcome, Picture, interval
-from asap.paper.laboratory import Laboratory, Record
+from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import learned, linear
 from asap.show.gallery import partition_gallery
 
@@ -44,7 +44,7 @@ def run(laboratory: Laboratory) -> Outcome:
     maps = partition_gallery(
         [record.policy(s) for record, s, _ in examples],
         [curved.tasks[0]] * len(examples),
-        [f"{kind}, seed {laboratory.seed + s}: {goals_of(record, s):.3f}" for record, s, kind in examples],
+        [f"{kind}, seed {laboratory.seed + s}: {record.success()[s]:.3f}" for record, s, kind in examples],
         "R1: kinds of solutions, with their goals per episode",
         columns=len(examples),
     )
@@ -61,10 +61,6 @@ def run(laboratory: Laboratory) -> Outcome:
             "fig2g-linear": Picture(every, "Every seed of the linear hyperplane."),
         },
     )
-
-
-def goals_of(record: Record, seed: int) -> float:
-    return float(record.success()[seed])
 
 
 def kind_of(beta: np.ndarray) -> str:

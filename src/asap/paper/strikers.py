@@ -1,15 +1,14 @@
 """What the soccer experiments share: the runs, goals of the start and of strikers by rule, and regions on the pitch."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from asap import references
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
-from asap.envs.soccer.controllers import shoot_within
+from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.striker import SHOOT
 from asap.keys import fold, root
 from asap.learn.train import Trainer, compiled
@@ -22,7 +21,7 @@ from asap.trained import play
 
 TASKS = ("striker-r1", "striker-r2", "striker-r3")
 EPISODES = 1000  # Of a goal ratio, as in the paper.
-CONTROLLER = 12.0  # The approximately optimal controller shoots within so many metres of the goal's centre.
+CONTROLLER = shooting_distance(references.CONTROLLER)  # Metres within which the approximately optimal controller shoots.
 DISTANCES = (10.0, 12.0, 13.0, 14.0, 15.0, 16.0)
 _BY_RULE = 9  # Stream of the seed's key.
 
@@ -50,24 +49,14 @@ def start_goals(record: Record) -> np.ndarray:
 
 def goals_by_distance(laboratory: Laboratory, task: str) -> dict[float, np.ndarray]:
     """(seeds,) for each distance: goals per episode of strikers that shoot within it and dribble elsewhere."""
-    return {distance: _goals_within(task, distance, laboratory.seed, laboratory.seeds) for distance in DISTANCES}
+    tasks = catalog.task_set(((task, 1.0),))
+    keys = [fold(root(laboratory.seed + s), _BY_RULE) for s in range(laboratory.seeds)]
+    play_some = compiled(lambda distance, key: play_logged(tasks, shoot_within(distance), key, jnp.arange(EPISODES)).success)
+    return {distance: np.asarray([play_some(jnp.float32(distance), key).mean() for key in keys]) for distance in DISTANCES}
 
 
 def best_distance(goals: dict[float, np.ndarray]) -> float:
     return max(goals, key=lambda distance: goals[distance].mean())
-
-
-@functools.cache
-def _goals_within(task: str, distance: float, seed: int, seeds: int) -> np.ndarray:
-    play_some, keys = _by_rule(task), [fold(root(seed + s), _BY_RULE) for s in range(seeds)]
-    return np.asarray([play_some(jnp.float32(distance), key).mean() for key in keys])
-
-
-@functools.cache
-def _by_rule(task: str):
-    """Compiled once for all distances and seeds."""
-    tasks = catalog.task_set(((task, 1.0),))
-    return compiled(lambda distance, key: play_logged(tasks, shoot_within(distance), key, jnp.arange(EPISODES)).success)
 
 
 def shooting_places(policy: ASAPPolicy, task: NamedTask, moved: dict[str, float] | None = None) -> Bool[np.ndarray, "Y X"]:

@@ -42,11 +42,6 @@ def draw_pitch(axes: Axes, colour: str) -> None:
     axes.set(xlim=(PITCH.left, PITCH.right), ylim=(PITCH.bottom, PITCH.top), aspect="equal")
 
 
-def draw_reference_arc(axes: Axes, radius: float = 12.0) -> None:
-    """All places that are as far from the goal's centre: where the hand-written rule changes from Dribble to Shoot."""
-    axes.add_patch(Arc((END, 0), 2 * radius, 2 * radius, edgecolor=INK, linewidth=1.0, linestyle=":", zorder=4))
-
-
 def _draw_map(axes: Axes, task: StrikerTask) -> None:
     draw_pitch(axes, "white")
     words = {"rotation": 270, "ha": "center", "va": "center", "fontsize": 10, "fontweight": "bold", "color": INK, "zorder": 8}
