@@ -155,13 +155,13 @@ def library_loop(changes: tuple[str, ...]) -> Callable[[], Turn]:
     """A function that trains one chunk further, compiled as `Session` does it."""
     config = complete(override(Config(), (f"run.tasks=['{TASK}']", f"learn.lanes={LANES}", *STANDING_STILL, *changes)))
     trainer = Trainer(config, (catalog.find(TASK),), catalog.task_set(((TASK, 1.0),)))
-    states = trainer.start(trainer.keys, *trainer.learned_parts())
-    advance = trainer.advance.lower(trainer.keys, states).compile()
+    states = trainer.start()
+    trainer.compile(meanwhile=lambda: None)
 
     def turn() -> Turn:
         nonlocal states
         began, busy = time.perf_counter(), time.process_time()
-        after, _ = jax.block_until_ready(advance(trainer.keys, states))
+        after, _ = jax.block_until_ready(trainer.advance(states))
         seconds, busy = time.perf_counter() - began, time.process_time() - busy
         before, states = states, after
         steps = played(after.env_steps, before.env_steps)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from asap.config import LearnConfig
-from asap.envs.catalog import task_set
+from asap.envs.catalog import find
 from asap.keys import host_generator
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
 from asap.learn.train import weights_of
@@ -104,7 +104,9 @@ def blank(size: int) -> Critic:
 
 @pytest.fixture(scope="module")
 def critic() -> Critic:
-    return new_critic(task_set((("two-rooms", 1.0),)), host_generator(0), 32, 0.5)
+    rooms = find("two-rooms")
+    low, high = np.float32(rooms.spec.observation_low), np.float32(rooms.spec.observation_high)
+    return new_critic(low, high, rooms.descriptor_size, host_generator(0), 32, 0.5)
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,7 @@ def log_probs(policy: ASAPPolicy, batch: Transition, gradient: str) -> jax.Array
 def autodiff_scores(policy: ASAPPolicy, batch: Transition, gradient: str) -> jax.Array:
     jacobian = jax.jacrev(lambda parameters: log_probs(with_parameters(policy, parameters), batch, gradient))
     rows = jacobian(parameters_of(policy))
-    return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in rows], axis=1)
+    return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(rows)], axis=1)
 
 
 def study_one(policy: ASAPPolicy, batch: Transition, weights: jax.Array, gradient: str) -> Study:
@@ -109,7 +109,7 @@ def study_one(policy: ASAPPolicy, batch: Transition, weights: jax.Array, gradien
         one_hot=(jnp.arange(NUM_ACTIONS)[:, None] == batch.action).astype(jnp.float32),
         sigma=jnp.exp(policy.skills.log_probs(phi)),
         pi=jnp.exp(policy.action_log_probs(x, m, batch.previous_skill)),
-        skills=scores.skills,
+        skills=policy.skills.alpha_theta * scores.skills,
         planes=scores.planes,
     )
 
@@ -181,7 +181,7 @@ def plain_log_prob(policy, psi, phi, batch, gradient, theta, beta) -> np.ndarray
 def test_scores_are_those_of_finite_differences(study, case, gradient):
     policy, batch, weights, found = study(case)
     psi, phi = found[gradient].psi.astype(float), found[gradient].phi.astype(float)
-    theta, beta = (np.asarray(leaf, float) for leaf in parameters_of(policy))
+    theta, beta = (np.asarray(leaf, float) for leaf in parameters_of(policy)[:2])
     flat, step = np.concatenate([theta.ravel(), beta.ravel()]), 1e-5
 
     def weighted(flat: np.ndarray) -> float:

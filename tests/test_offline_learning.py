@@ -15,7 +15,8 @@ from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
 from asap.offline.collect import collect
 from asap.runs import Run
-from asap.session import Session, summary
+from asap.session import Session
+from asap.summary import summary
 from asap.settings import read_toml
 from asap.stopping import StopRequest
 

@@ -27,12 +27,15 @@ TrainedSeed = Annotated[Optional[int], typer.Option("--seed", help="Which traine
 def train(
     tasks: Annotated[
         Optional[list[str]],
-        typer.Argument(metavar="TASK...", help="A task, or several for a joint run; NAME:WEIGHT weights them."),
+        typer.Argument(metavar="TASK...", help="A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function."),
     ] = None,
     seed: Annotated[Optional[int], typer.Option(help="First seed.")] = None,
     seeds: Annotated[Optional[int], typer.Option(help="Seeds trained side by side.")] = None,
     episodes: Annotated[Optional[int], typer.Option(help="Budget of each seed, in completed episodes.")] = None,
+    steps: Annotated[Optional[int], typer.Option(help="Budget of each seed, in steps of the environment.")] = None,
     hyperplanes: Annotated[Optional[int], typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
+    skills: Annotated[Optional[str], typer.Option(help="constant, linear, gaussian or network.")] = None,
+    features: Annotated[Optional[str], typer.Option(help="Under the hyperplanes: linear, poly2, fourier, rbf or network.")] = None,
     learner: Annotated[Optional[str], typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood.")] = None,
     gradient: Annotated[Optional[str], typer.Option(help="sampled or marginal.")] = None,
     offline: Annotated[
@@ -44,36 +47,52 @@ def train(
     set_: Annotated[
         Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. learn.epochs=4; see `asap settings`.")
     ] = None,
+    workers: Annotated[str, typer.Option(help="Who plays a Gymnasium environment: 0 (this process), a number of processes, ray or ray:N. The result is the same.")] = "0",
+    max_steps: Annotated[Optional[int], typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000.")] = None,
+    step_timeout: Annotated[Optional[float], typer.Option(help="Environment: seconds without a step after which its worker is restarted.")] = None,
+    reward_scale: Annotated[Optional[float], typer.Option(help="Environment: factor on the rewards.")] = None,
+    strict_obs: Annotated[bool, typer.Option("--strict-obs", help="Environment: refuse observations outside of their space.")] = False,
+    env_retries: Annotated[Optional[int], typer.Option(help="Environment: how often a reset that raises is tried again.")] = None,
+    on_no_workers: Annotated[Optional[str], typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[Optional[str], typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
     resume: Annotated[Optional[str], typer.Option(metavar="RUN", help="Go on with a run that was stopped.")] = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Train on one task, or on several together.
+    """Train on one task, on several together, or on any Gymnasium environment.
 
     The run can be stopped at any time (Ctrl-C, SIGTERM, even SIGKILL) and resumed: it ends with the same bits.
     """
     from asap.commands.training import create_run, resumed_run, train_run
-    from asap.configure import settings_of
+    from asap.configure import feature_settings, settings_of
 
     if resume is not None:
         if tasks or config or set_ or preset or offline:
             raise UserError("--resume", "takes its settings from the run", resume, "leave out the task and the settings")
-        run, settings = resumed_run(resume, episodes)
+        run, settings = resumed_run(resume, episodes, steps)
     else:
         options = {
             "run.seed": seed,
             "run.seeds": seeds,
             "run.episodes": episodes,
+            "run.steps": steps,
             "policy.hyperplanes": hyperplanes,
+            "policy.skills": skills,
+            **feature_settings(features),
             "learn.learner": learner,
             "learn.gradient": gradient,
             "offline.data": None if offline is None else json.dumps(offline),
             "offline.drop_bad_rows": "true" if drop_bad_rows else None,
+            "env.max_steps": max_steps,
+            "env.step_timeout": step_timeout,
+            "env.reward_scale": reward_scale,
+            "env.strict_obs": "true" if strict_obs else None,
+            "env.env_retries": env_retries,
+            "env.on_no_workers": on_no_workers,
         }
         settings = settings_of(tasks or [], options, preset, config, set_ or [])
-        run = create_run(settings, out, "+".join(settings.run.tasks))
-    train_run(run, settings, json_)
+        run = create_run(settings, out, "+".join(settings.run.tasks).replace("/", "-"))
+    train_run(run, settings, json_, workers)
 
 
 @app.command()

@@ -8,7 +8,8 @@ from asap.settings import setting
 LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")
 OFFLINE_LEARNERS = ("importance", "likelihood")
 GRADIENTS = ("sampled", "marginal")
-BASES = ("linear", "polynomial", "fourier", "rbf")
+BASES = ("linear", "polynomial", "fourier", "rbf", "network")
+SKILLS = ("constant", "linear", "gaussian", "network")
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,11 @@ class PolicyConfig:
         choices=("auto", "none", "additive", "interactions"),
     )
     skills: str = setting(
-        "constant", "Skills: one action distribution each, or logits linear in psi's inputs.", choices=("constant", "linear")
+        "constant",
+        "Skills: one distribution over actions each (gaussian: over vectors), or one that is linear or a network in psi's inputs.",
+        choices=SKILLS,
     )
+    hidden: tuple[int, ...] = setting((16,), "network, as basis or skills: units of each layer.", low=1)
     termination: float | None = setting(
         None, "Commit to a skill; this is the chance per step to choose anew inside its region.", low=0.0, high=1.0
     )
@@ -64,6 +68,9 @@ class LearnConfig:
     optimizer: str | None = setting(None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd"))
     lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1)
     window: int = setting(64, "Steps per lane and update (all learners but reinforce); logged data: at least the longest episode.", low=1)
+    batch_steps: int = setting(1024, "Steps per update on a foreign environment, at least; episodes are played to their end.", low=1)
+    round_episodes: int = setting(4, "Foreign environment: episodes are added to a batch in rounds of so many.", low=1)
+    episodes_per_chunk: int = setting(1, "Foreign environment: episodes that a worker is given at a time.", low=1)
     batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2)
     baseline: str = setting(
         "mean", "reinforce: subtract the mean return of the other episodes, or nothing (Algorithm 1).", choices=("mean", "none")
@@ -99,9 +106,13 @@ class RunConfig:
     episodes: int | None = setting(
         None, "Budget of each seed in completed episodes, played or read; default: 2000, of logged data at least all.", low=1
     )
+    steps: int | None = setting(None, "Budget of each seed in steps of the environment; default: none.", low=1)
     chunk: int = setting(5, "Updates between two looks of the host: evaluation, logging, checkpoints, signals.", low=1)
     eval_episodes: int = setting(64, "Episodes of each evaluation during training, per task.", low=1)
     final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1)
+    deterministic: bool = setting(False, "In the evaluation at the end, take the most probable skill and action.")
+    candidates: int = setting(0, "Foreign environment: policies drawn to start from the best of them; 0 starts from one.", low=0)
+    search_share: float = setting(0.2, "Share of the steps after which the search for a start gives up.", above=0.0, high=1.0)
     source: str | None = setting(None, "Run to start from, with its policies, seed by seed; as by `asap transfer`.")
     search_episodes: int = setting(
         0, "Warm start: episodes per task to try each sign pattern of the hyperplanes with; 0 tries none.", low=0
@@ -122,11 +133,26 @@ class OfflineConfig:
 
 
 @dataclass(frozen=True)
+class EnvConfig:
+    """A foreign environment, and what it is held to."""
+
+    options: str | None = setting(None, "Keyword arguments of the environment, as a JSON object.")
+    max_steps: int | None = setting(None, "Episodes are cut after so many steps; default: the environment's own limit, or 1000.", low=1)
+    strict_obs: bool = setting(False, "Observations outside of their space: an error, and not only a remark.")
+    reward_scale: float = setting(1.0, "Factor on the rewards, and so on all returns that are shown.", above=0.0)
+    env_retries: int = setting(2, "How often a reset that raises is tried again.", low=0)
+    step_timeout: float = setting(30.0, "Seconds without a step after which a worker is restarted.", above=0.0)
+    retries: int = setting(5, "How often an episode is tried that makes its worker die or hang.", low=0)
+    on_no_workers: str = setting("wait", "When no worker is left alive: wait, or fail.", choices=("wait", "fail"))
+
+
+@dataclass(frozen=True)
 class Config:
     run: RunConfig = field(default_factory=RunConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     learn: LearnConfig = field(default_factory=LearnConfig)
     offline: OfflineConfig = field(default_factory=OfflineConfig)
+    env: EnvConfig = field(default_factory=EnvConfig)
 
 
 @dataclass(frozen=True)
@@ -178,5 +204,6 @@ def complete(config: Config) -> Config:
     open_ones = {name: value for name, value in defaults.items() if getattr(config.learn, name) is None}
     learn = dataclasses.replace(config.learn, learner=learner, **open_ones)
     weights = config.run.weights or (1.0,) * len(config.run.tasks)
-    run = dataclasses.replace(config.run, weights=weights, episodes=config.run.episodes or EPISODES)
+    episodes = config.run.episodes or (EPISODES if config.run.steps is None else 2**31 - 1)
+    run = dataclasses.replace(config.run, weights=weights, episodes=episodes)
     return dataclasses.replace(config, learn=learn, run=run)

@@ -6,6 +6,8 @@ import numpy as np
 
 from asap.config import OFFLINE_LEARNERS, PRESETS, Config, RunConfig, complete
 from asap.envs import catalog
+from asap.envs.foreign import ForeignTask
+from asap.envs.resolve import Task, resolve
 from asap.errors import UserError
 from asap.policy.build import build_psi, require_memory
 from asap.runs import Run
@@ -13,11 +15,12 @@ from asap.settings import override, read_toml, validate
 
 
 def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """NAME or NAME:WEIGHT."""
+    """NAME or NAME:WEIGHT; of a foreign environment the name may have a colon in it, and there is no weight."""
     names, weights = [], []
     for text in texts:
         name, colon, weight = text.partition(":")
-        catalog.find(name)
+        if name not in catalog.names():
+            name, colon = text, ""
         try:
             weights.append(float(weight) if colon else 1.0)
         except ValueError:
@@ -31,9 +34,17 @@ def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
 
 
 def settings_of(
-    tasks: list[str], options: dict[str, object], preset: str | None, file: str | None, overrides: list[str]
+    tasks: list[str],
+    options: dict[str, object],
+    preset: str | None,
+    file: str | None,
+    overrides: list[str],
+    task: ForeignTask | None = None,
 ) -> Config:
-    """The task's own, then preset, file, options and --set: the later wins."""
+    """The task's own, then preset, file, options and --set: the later wins.
+
+    `task` is given where it lives in this process and no name would lead to it.
+    """
     if preset is not None and preset not in PRESETS:
         raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
     told = [f"{key}={value}" for key, value in options.items() if value is not None]
@@ -52,7 +63,8 @@ def settings_of(
         names = names or (task_of_data(said.offline.data),)
         config, tasks = settle(layered(catalog.find(names[0]).settings), names), []
     else:
-        config = layered(_own_settings(names))
+        first = resolve(names[0], said.env) if names and task is None else task
+        config = layered(() if first is None else (*first.settings, *first.play_settings))
         if config.learn.learner in OFFLINE_LEARNERS:
             raise UserError("learn.learner", "learns from logged data", config.learn.learner, "give them by --offline FILE")
     if tasks:
@@ -65,22 +77,65 @@ def settings_of(
     if config.run.weights and len(config.run.weights) != len(config.run.tasks):
         raise UserError("run.weights", f"need one for each of the {len(config.run.tasks)} tasks", list(config.run.weights), "leave them out for equal weights")
     refuse_double_precision(config.run)
-    config = complete(validate(config))
-    refuse_impossible(config)
+    config = validate(config)
+    chosen = tasks_of(config) if task is None else (task,)
+    if isinstance(chosen[0], ForeignTask) and config.run.steps is None and config.run.episodes is None:
+        config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=FOREIGN_STEPS))
+    config = complete(config)
+    refuse_impossible(config, chosen)
     return config
 
 
-def _own_settings(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Where the defaults of the first task differ from the general ones, for learning by playing."""
-    return (*catalog.find(names[0]).settings, *catalog.find(names[0]).play_settings) if names else ()
+FOREIGN_STEPS = 300_000  # Budget where the user says none.
+FEATURES = {
+    "linear": {"policy.basis": "linear"},
+    "poly2": {"policy.basis": "polynomial", "policy.degree": 2},
+    "fourier": {"policy.basis": "fourier"},
+    "rbf": {"policy.basis": "rbf"},
+    "network": {"policy.basis": "network"},
+}
 
 
-def refuse_impossible(config: Config) -> None:
+def feature_settings(features: str | None) -> dict[str, object]:
+    """The short names of feature maps, as settings."""
+    if features is None:
+        return {}
+    if features not in FEATURES:
+        raise UserError("features", "unknown feature map", features, f"choose from {', '.join(FEATURES)}")
+    return FEATURES[features]
+
+
+def tasks_of(config: Config) -> tuple[Task, ...]:
+    return tuple(resolve(name, config.env) for name in config.run.tasks)
+
+
+def refuse_impossible(config: Config, tasks: tuple[Task, ...]) -> None:
     """What only the tasks can tell, before a run directory is made."""
-    named = tuple(catalog.find(name) for name in config.run.tasks)
-    catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
-    build_psi(config.policy, named)
-    require_memory(config, named)
+    if any(isinstance(task, ForeignTask) for task in tasks):
+        refuse_for_foreign(config, tasks)
+    else:
+        catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
+        if config.policy.skills == "gaussian":
+            raise UserError("policy.skills", "gaussian needs continuous actions", tasks[0].name, "use constant or linear")
+    build_psi(config.policy, tasks)
+    require_memory(config, tasks)
+
+
+def refuse_for_foreign(config: Config, tasks: tuple[Task, ...]) -> None:
+    """What has no meaning, or no implementation, where workers play complete episodes."""
+    name, actions = tasks[0].name, tasks[0].action_text
+    if len(tasks) > 1:
+        raise UserError("task", "a Gymnasium environment is trained alone", " ".join(task.name for task in tasks), "name one")
+    if config.learn.learner in ("reinforce", "natural"):
+        raise UserError("learn.learner", "is for our own tasks", config.learn.learner, f"for {name} use ppo or actor-critic")
+    if tasks[0].spec.continuous and config.policy.skills == "constant":
+        raise UserError("policy.skills", "skills=constant needs Discrete actions", actions, "use --skills gaussian, linear or network")
+    if not tasks[0].spec.continuous and config.policy.skills == "gaussian":
+        raise UserError("policy.skills", "skills=gaussian needs Box actions", actions, "use --skills constant, linear or network")
+    if config.run.search_episodes:
+        raise UserError("run.search_episodes", "the search for symmetries is for our own tasks", config.run.search_episodes, "leave it out")
+    if config.policy.task_features not in ("auto", "none"):
+        raise UserError("policy.task_features", "there is one task", config.policy.task_features, "leave it out")
 
 
 def refuse_double_precision(run: RunConfig) -> None:
@@ -112,5 +167,5 @@ def transfer_settings(
     config = dataclasses.replace(config, run=told, learn=dataclasses.replace(config.learn, lanes=TRANSFER_LANES))
     config = override(config, [f"{key}={value}" for key, value in options.items() if value is not None])
     config = override(config, [*overrides, *([FROZEN[freeze]] if freeze else [])])
-    refuse_impossible(config)
+    refuse_impossible(config, tasks_of(config))
     return config

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.envs.core import TaskSet
@@ -82,3 +83,24 @@ def go_on(policy: ASAPPolicy, tasks: TaskSet, step: Int[Array, ""], going: Going
         skill_starts=so_far.skill_starts + begun.sum(-1),
     )
     return Going(going.keys, moment, evaluation, going.playing & ~ends)
+
+
+def join_evaluations(parts: list[Evaluation], num_episodes: int) -> Evaluation:
+    """Several rounds with axes (seeds, tasks, episodes) as one."""
+
+    def episodes(name: str) -> np.ndarray:
+        return np.concatenate([getattr(part, name) for part in parts], -1)[..., :num_episodes]
+
+    def counts(name: str) -> np.ndarray:
+        return sum(getattr(part, name).astype(np.int64) for part in parts)
+
+    return Evaluation(
+        episodes("returns"), episodes("success"), episodes("lengths"), counts("skill_steps"), counts("skill_starts")
+    )
+
+
+def known_mean(values: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndarray:
+    """The mean of what is known; NaN where nothing is, which NumPy's own would warn of."""
+    known = ~np.isnan(values)
+    count = known.sum(axis)
+    return np.where(count > 0, np.where(known, values, 0.0).sum(axis) / np.maximum(count, 1), np.nan)

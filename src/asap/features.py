@@ -83,6 +83,36 @@ class RBF(Basis):
         return ("1", *bumps) if self.bias else tuple(bumps)
 
 
+class Network(Basis):
+    """1 and the last layer of a small network of tanh units: features that are learned, with what stands on them."""
+
+    weights: tuple[Float[Array, "out in"], ...]
+    biases: tuple[Float[Array, "out"], ...]
+
+    @classmethod
+    def drawn(cls, sizes: tuple[int, ...], generator: np.random.Generator) -> "Network":
+        """Layers from sizes[0] inputs to sizes[-1] units."""
+        weights = tuple(
+            generator.standard_normal((after, before), np.float32) / np.float32(math.sqrt(before))
+            for before, after in itertools.pairwise(sizes)
+        )
+        return cls(weights, tuple(np.zeros(size, np.float32) for size in sizes[1:]))
+
+    @classmethod
+    def empty(cls, sizes: tuple[int, ...]) -> "Network":
+        """Its shape alone."""
+        shapes = itertools.pairwise(sizes)
+        return cls(*zip(*((np.zeros((after, before), np.float32), np.zeros(after, np.float32)) for before, after in shapes)))
+
+    def __call__(self, x: Float[Array, "n *batch"]) -> Float[Array, "F *batch"]:
+        for weights, biases in zip(self.weights, self.biases):
+            x = jnp.tanh(jnp.tensordot(weights, x, axes=1) + lift(biases, 1, x.ndim - 1))
+        return _with_bias(x)
+
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        return ("1", *(f"unit {u + 1}" for u in range(self.biases[-1].shape[-1])))
+
+
 class Features(eqx.Module):
     """A basis on chosen, scaled inputs, joined with the task descriptor."""
 

@@ -3,19 +3,21 @@
 import dataclasses
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from asap import stats
 from asap.config import Config, PolicyConfig
+from asap.configure import tasks_of
 from asap.envs import catalog
-from asap.envs.catalog import NamedTask, Reference
+from asap.envs.foreign import ForeignTask
+from asap.envs.resolve import Task
 from asap.errors import RunError, UserError
-from asap.evaluate import Evaluation
+from asap.evaluate import Evaluation, known_mean
+from asap.learn.foreign import ForeignTrainer
 from asap.learn.gradients import parameters_of, with_parameters
 from asap.learn.train import Metrics, Trainer, TrainState, is_active
 from asap.offline.source import trainer_from_data
@@ -27,6 +29,7 @@ from asap.state_arrays import from_arrays, parameter_digest, to_arrays
 from asap.stopping import StopRequest
 from asap.trained import Trained
 from asap.transfer import repeat_seeds
+from asap.workers.crew import IN_PROCESS, hire
 
 SAVE_EVERY_SECONDS = 1.0
 WEIGHTLESS, MOST_WEIGHTLESS = 0.01, 20
@@ -69,6 +72,7 @@ class Result:
     """What a run came to. Evaluation arrays have axes (seeds, tasks, ...)."""
 
     config: Config
+    tasks: tuple[Task, ...]
     policy: ASAPPolicy  # Stacked over seeds.
     evaluation: Evaluation
     curve: Curve
@@ -80,19 +84,63 @@ class Result:
     ess: list[float] | None  # Of the last chunk, where logged data were learned from.
 
 
+class Report(NamedTuple):
+    """What callbacks are told between two chunks."""
+
+    update: int
+    episodes: np.ndarray  # (seeds,): completed so far.
+    env_steps: np.ndarray  # (seeds,)
+    returns: np.ndarray  # (seeds, tasks): mean of the last evaluation, or of the last episodes of training.
+    lengths: np.ndarray  # (seeds,): mean steps of these episodes.
+    event: dict[str, Any]  # As it is written to events.jsonl.
+    policies: ASAPPolicy | None  # Stacked over seeds.
+
+
+Callback = Callable[[Report], bool | None]  # False stops the run: it is saved and can be resumed.
+
+
 class Session:
     """One run; `train` goes on from the newest checkpoint, or from the start where there is none."""
 
-    def __init__(self, config: Config, run: Run, report: Callable[[int, np.ndarray, np.ndarray], None] = lambda *_: None):
-        self.config, self.run, self.report = config, run, report
-        self.named: tuple[NamedTask, ...] = tuple(catalog.find(name) for name in config.run.tasks)
-        self.tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
-        new_trainer = Trainer if config.offline.data is None else trainer_from_data
-        self.trainer = new_trainer(config, self.named, self.tasks)
+    def __init__(
+        self,
+        config: Config,
+        run: Run,
+        callbacks: Sequence[Callback] = (),
+        workers: str = IN_PROCESS,
+        task: ForeignTask | None = None,
+    ):
+        """`workers` play foreign environments; `task` is given where no name leads to it."""
+        self.config, self.run, self.callbacks = config, run, callbacks
+        self.tasks = tasks_of(config) if task is None else (task,)
+        self.trainer = self._new_trainer(workers)
         self.compile_seconds = 0.0
         self.num_weightless = 0
 
+    def _new_trainer(self, workers: str) -> Trainer | ForeignTrainer:
+        config, first = self.config, self.tasks[0]
+        if isinstance(first, ForeignTask):
+            env = config.env
+            limits = env.step_timeout, env.retries, env.on_no_workers
+            return ForeignTrainer(config, first, hire(workers, first.source, first.rules, self.run.path, self._notice, *limits))
+        if workers != IN_PROCESS:
+            raise UserError("--workers", f"{first.name} is compiled and needs none", workers, "leave it out")
+        set_of_tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
+        new_trainer = Trainer if config.offline.data is None else trainer_from_data
+        return new_trainer(config, self.tasks, set_of_tasks)
+
+    def _notice(self, text: str) -> None:
+        """A remark of the workers, for the user and the log."""
+        self.run.notice(text)
+        self.run.append({"kind": "notice", "message": text})
+
     def train(self, stop: StopRequest) -> Result:
+        try:
+            return self._train(stop)
+        finally:
+            self.trainer.close()
+
+    def _train(self, stop: StopRequest) -> Result:
         began = time.monotonic()
         with self.run.locked():
             if self.run.config_text() != to_toml(self.config):  # Gone on with under a larger budget.
@@ -105,27 +153,18 @@ class Session:
         return result
 
     def _prepare(self) -> TrainState:
-        """The states to go on from, and the compiled functions.
-
-        Tracing holds the interpreter and compiling does not: while the larger program compiles, the smaller is traced.
-        """
+        """The states to go on from, and the compiled functions."""
         began = time.monotonic()
-        trainer, keys = self.trainer, self.trainer.keys
-        parts = trainer.learned_parts()
-        template = jax.eval_shape(trainer.start, keys, *parts)
         checkpoint = self.run.latest()
-        states = None if checkpoint is None else from_arrays(template, checkpoint.arrays)
-        with ThreadPoolExecutor(2) as pool:
-            fed = trainer.feed(np.zeros(self.config.run.seeds, int))  # For its shapes.
-            advance = pool.submit(trainer.advance.trace(keys, template, *fed).lower().compile)
-            evaluate = pool.submit(trainer.evaluate.trace(keys, template.policy, np.int32(0)).lower().compile)
-            is_new = states is None
-            if is_new:
-                parts = (self._first_policies(parts[0]), parts[1])
-                states = jax.block_until_ready(trainer.start(keys, *parts))
-                self._warn(jax.tree.map(lambda leaf: leaf[0], parts[0]))
-            self._advance, self._evaluate = advance.result(), evaluate.result()
-        if is_new:
+        states = None if checkpoint is None else from_arrays(self.trainer.template(), checkpoint.arrays)
+
+        def start() -> None:
+            nonlocal states
+            if checkpoint is None:
+                states = self.trainer.start(self._first_policies)
+
+        self.trainer.compile(meanwhile=start)
+        if checkpoint is None:
             self._log_start(states)
             self._save(states)
         self.compile_seconds = time.monotonic() - began
@@ -133,8 +172,12 @@ class Session:
 
     def _first_policies(self, policies: ASAPPolicy) -> ASAPPolicy:
         """What training starts from: the policies as they were built, or those of the source run."""
-        if self.config.run.source is None:
-            return policies
+        if self.config.run.source is not None:
+            policies = self._from_source(policies)
+        self._warn(jax.tree.map(lambda leaf: leaf[0], policies))
+        return policies
+
+    def _from_source(self, policies: ASAPPolicy) -> ASAPPolicy:
         trained = Trained.load(self.config.run.source).policies
         shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(parameters_of(tree))] for tree in (trained, policies)]
         count, needed = trained.partition.beta.shape[0], self.config.run.seeds
@@ -146,26 +189,28 @@ class Session:
 
     def _warn(self, policy: ASAPPolicy) -> None:
         """Tells of settings that hinder learning. The defaults do not, and need not wait for the look."""
-        if self.config.policy == PolicyConfig():
+        if self.config.policy == PolicyConfig() or isinstance(self.trainer, ForeignTrainer):
             return
-        for text in warnings_about(policy, self.tasks):
+        for text in warnings_about(policy, self.trainer.tasks):
             print(f"warning: {text}", file=sys.stderr)
             self.run.append({"kind": "warning", "message": text})
 
     def _loop(self, states: TrainState, stop: StopRequest) -> tuple[TrainState, bool]:
         saved, best = time.monotonic(), self._best_so_far()
         active = self._any_active(states)
-        while active and not stop.requested:
+        goes_on = True
+        while active and goes_on and not stop.requested:
             began = time.monotonic()
-            states, metrics = self._advance(self.trainer.keys, states, *self.trainer.feed(np.asarray(states.iteration)))
+            states, metrics = self.trainer.advance(states)
             update = int(np.max(states.iteration))
-            evaluation = self._evaluate(self.trainer.keys, states.policy, np.int32(update))
-            self._log(update, metrics, jax.block_until_ready(evaluation), time.monotonic() - began)
+            evaluation = self.trainer.look(states)
+            report = self._log(update, metrics, jax.block_until_ready(evaluation), time.monotonic() - began)
             self._refuse_spoiled(states)
             self._refuse_weightless(metrics)
             active = self._any_active(states)
-            if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or stop.requested:
-                mean = float(np.mean(evaluation.returns))
+            goes_on = all([callback(report._replace(policies=states.policy)) is not False for callback in self.callbacks])
+            if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or not goes_on or stop.requested:
+                mean = float(known_mean(evaluation.returns, (0, 1, 2)))
                 self._save(states, score=mean, best=mean > best)
                 saved, best = time.monotonic(), max(best, mean)
         return states, not active
@@ -173,12 +218,12 @@ class Session:
     def _any_active(self, states: TrainState) -> bool:
         return bool(np.any(is_active(self.config, states)))
 
-    def _log(self, update: int, metrics: Metrics, evaluation: Evaluation, seconds: float) -> None:
+    def _log(self, update: int, metrics: Metrics, evaluation: Evaluation, seconds: float) -> Report:
         """One line per chunk: its last update, and the evaluation after it. A seed that has stopped stays as it is."""
         metrics = jax.tree.map(np.asarray, metrics)
         last = jax.tree.map(lambda leaf: leaf[-1], metrics)
         norms = jax.tree.map(lambda leaf: norm_without_noise(leaf, metrics.active), metrics.diagnostics.gradient)
-        self._append(
+        event = self._append(
             update,
             evaluation,
             seconds,
@@ -193,28 +238,29 @@ class Session:
             movement=last.movement,
             **({} if metrics.from_data is None else jax.tree.map(lambda leaf: leaf.mean(0), metrics.from_data)._asdict()),
         )
-        self.report(update, last.cumulative_episodes, np.mean(evaluation.returns, -1))
+        lengths = known_mean(np.asarray(evaluation.lengths, float), (-1, -2))
+        return Report(update, last.cumulative_episodes, last.env_steps, known_mean(evaluation.returns), lengths, event, None)
 
     def _log_start(self, states: TrainState) -> None:
         """The policy before its first update, as entry 0 of the curve."""
-        evaluation = self._evaluate(self.trainer.keys, states.policy, np.int32(0))
+        evaluation = self.trainer.look(states)
         episodes, active = np.asarray(states.totals.episodes).sum(-1), np.ones(self.config.run.seeds, bool)
         self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=np.asarray(states.env_steps))
 
-    def _append(self, update: int, evaluation: Evaluation, seconds: float, **columns: np.ndarray) -> None:
+    def _append(self, update: int, evaluation: Evaluation, seconds: float, **columns: np.ndarray) -> dict[str, Any]:
         evaluation = jax.tree.map(np.asarray, evaluation)
         steps = evaluation.skill_steps.sum(1)
-        self.run.append(
-            {
-                "kind": "update",
-                "update": update,
-                "seconds": round(seconds, 4),
-                **{name: values.tolist() for name, values in columns.items()},
-                "returns": evaluation.returns.mean(-1).round(3).tolist(),
-                "success": evaluation.success.mean(-1).round(4).tolist(),
-                "usage": (steps / np.maximum(steps.sum(-1, keepdims=True), 1)).round(4).tolist(),
-            }
-        )
+        event = {
+            "kind": "update",
+            "update": update,
+            "seconds": round(seconds, 4),
+            **{name: values.tolist() for name, values in columns.items()},
+            "returns": known_mean(evaluation.returns).round(3).tolist(),
+            "success": known_mean(evaluation.success).round(4).tolist(),
+            "usage": (steps / np.maximum(steps.sum(-1, keepdims=True), 1)).round(4).tolist(),
+        }
+        self.run.append(event)
+        return event
 
     def _refuse_spoiled(self, states: TrainState) -> None:
         spoiled = np.flatnonzero(states.spoiled)
@@ -256,8 +302,9 @@ class Session:
     def _conclude(self, states: TrainState, finished: bool, began: float) -> Result:
         return Result(
             config=self.config,
+            tasks=self.tasks,
             policy=states.policy,
-            evaluation=self.evaluate(states.policy, self.config.run.final_episodes),
+            evaluation=self.trainer.evaluate(states.policy, self.config.run.final_episodes),
             curve=Curve.read(self.run),
             env_steps=int(np.asarray(states.env_steps).sum(dtype=np.int64)),
             wall_seconds=time.monotonic() - began,
@@ -266,13 +313,6 @@ class Session:
             parameters_sha256=parameter_digest(states.policy),
             ess=None if self.config.offline.data is None else [event["ess"] for event in self.run.events() if "ess" in event][-1],
         )
-
-    def evaluate(self, policy: ASAPPolicy, num_episodes: int) -> Evaluation:
-        """As many episodes as asked for, in rounds of the function that is compiled already."""
-        rounds = -(-num_episodes // self.config.run.eval_episodes)
-        # They count down from the largest number, so that they never meet those of training.
-        parts = [self._evaluate(self.trainer.keys, policy, np.int32(2**31 - 1 - r)) for r in range(rounds)]
-        return join_evaluations([jax.tree.map(np.asarray, part) for part in parts], num_episodes)
 
 
 def norm_without_noise(gradients: np.ndarray, active: np.ndarray) -> np.ndarray:
@@ -285,65 +325,3 @@ def norm_without_noise(gradients: np.ndarray, active: np.ndarray) -> np.ndarray:
     even, odd = ((gradients * active[..., None])[i::2].sum(0) / np.maximum(active[i::2].sum(0), 1)[:, None] for i in (0, 1))
     squared = np.where(active.sum(0) > 1, (even * odd).sum(-1), (even * even).sum(-1))
     return np.sqrt(np.maximum(squared, 0.0))
-
-
-def join_evaluations(parts: list[Evaluation], num_episodes: int) -> Evaluation:
-    """Several rounds with axes (seeds, tasks, episodes) as one."""
-
-    def episodes(name: str) -> np.ndarray:
-        return np.concatenate([getattr(part, name) for part in parts], -1)[..., :num_episodes]
-
-    def counts(name: str) -> np.ndarray:
-        return sum(getattr(part, name).astype(np.int64) for part in parts)
-
-    return Evaluation(
-        episodes("returns"), episodes("success"), episodes("lengths"), counts("skill_steps"), counts("skill_starts")
-    )
-
-
-def references(config: Config) -> list[Reference]:
-    return [catalog.find(name).reference for name in config.run.tasks]
-
-
-def _weighted(weights: np.ndarray, values: list[float | None]) -> float | None:
-    return None if None in values else float(np.dot(weights, values))
-
-
-def summary(result: Result, path: str) -> dict:
-    """The JSON object of `asap train`."""
-    config, refs = result.config, references(result.config)
-    per_seed = result.evaluation.returns.mean(-1)  # (seeds, tasks)
-    weights = np.asarray(config.run.weights) / np.sum(config.run.weights)
-    near = np.asarray([reference.near_optimal for reference in refs])
-    returns = per_seed @ weights
-    low, high = stats.bootstrap_interval(returns)
-    reached = result.curve.first_near_optimal(near)
-    combined = {
-        name: _weighted(weights, [getattr(reference, name) for reference in refs])
-        for name in ("misspecified", "approx_optimal", "dp_optimal", "near_optimal")
-    }
-    steps_per_second = result.env_steps / max(result.wall_seconds - result.compile_seconds, 1e-9)
-    return {
-        "task": config.run.tasks[0] if len(config.run.tasks) == 1 else list(config.run.tasks),
-        "learner": config.learn.learner,
-        "gradient": config.learn.gradient,
-        "seeds": config.run.seeds,
-        "near_optimal_seeds": int((per_seed >= near).all(-1).sum()),
-        "episodes_to_near_optimal": {"median": stats.median_with_failures(reached), "all": reached},
-        "return": {"iqm": stats.iqm(returns), "ci": [low, high], "all": returns.tolist()},
-        "success": float(result.evaluation.success.mean(-1).mean(0) @ weights),
-        "per_task": {
-            name: {"return": per_seed[:, m].tolist(), "success": result.evaluation.success[:, m].mean(-1).tolist()}
-            for m, name in enumerate(config.run.tasks)
-        },
-        "reference": combined,
-        "episodes": result.curve.episodes[-1].astype(int).tolist() if len(result.curve.episodes) else [0] * config.run.seeds,
-        "env_steps": result.env_steps,
-        "wall_seconds": round(result.wall_seconds, 3),
-        "compile_seconds": round(result.compile_seconds, 3),
-        "env_steps_per_second": round(steps_per_second),
-        "finished": result.finished,
-        "parameters_sha256": result.parameters_sha256,
-        **({} if result.ess is None else {"offline": {"data": config.offline.data, "ess": result.ess}}),
-        "run": path,
-    }

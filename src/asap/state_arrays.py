@@ -7,6 +7,7 @@ import numpy as np
 
 from asap.checkpoints import digest
 from asap.errors import RunError
+from asap.learn.gradients import parameters_of
 from asap.policy.policy import ASAPPolicy
 
 
@@ -36,5 +37,5 @@ def from_arrays(template: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def parameter_digest(policy: ASAPPolicy) -> str:
-    """SHA-256 of what was learned: Theta and beta of all seeds."""
-    return digest({"theta": np.asarray(policy.skills.theta), "beta": np.asarray(policy.partition.beta)})
+    """SHA-256 of what was learned: Theta and beta of all seeds, and what else there is."""
+    return digest(to_arrays(parameters_of(policy)))

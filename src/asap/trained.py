@@ -8,11 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from asap.config import Config, complete
+from asap.configure import tasks_of
 from asap.envs import catalog
+from asap.envs.foreign import ForeignTask
 from asap.envs.catalog import NamedTask
 from asap.errors import RunError, UserError
 from asap.evaluate import Evaluation, evaluate
 from asap.keys import fold, root
+from asap.learn import foreign
 from asap.learn.train import Trainer
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
@@ -33,13 +36,15 @@ class Trained:
     def load(cls, path: str, best: bool = False) -> "Trained":
         run = Run.open(path)
         config = complete(read_toml(Config, run.path / "config.toml"))
-        named = tuple(catalog.find(name) for name in config.run.tasks)
+        named = tasks_of(config)
         checkpoint = run.best() if best else run.latest()
         if checkpoint is None:
             raise RunError("run", "has no checkpoint yet", run.path, "let `asap train` save one first")
-        tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
-        trainer = Trainer(config, named, tasks)
-        template = jax.eval_shape(trainer.start, trainer.keys, *trainer.learned_parts())
+        if isinstance(named[0], ForeignTask):
+            template = foreign.template(config, named[0])
+        else:
+            tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
+            template = Trainer(config, named, tasks).template()
         return cls(run, config, named, from_arrays(template, checkpoint.arrays).policy)
 
     def seed_index(self, seed: int | None) -> int:

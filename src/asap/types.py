@@ -24,13 +24,14 @@ class Transition(NamedTuple):
     descriptor: Float[Array, "Z *batch"]
     previous_skill: Int[Array, "*batch"]
     skill: Int[Array, "*batch"]
-    action: Int[Array, "*batch"]
+    action: Int[Array, "*batch"] | Float[Array, "A *batch"]
     reward: Float[Array, "*batch"]
     terminated: Bool[Array, "*batch"]
     truncated: Bool[Array, "*batch"]
     next_observation: Float[Array, "O *batch"]  # The true one: the final observation where the episode ended.
     of_task: Bool[Array, "M *batch"] | None = None  # Which task each step belongs to, where there are several.
     decides: Bool[Array, "*batch"] | None = None  # Whether actions differ, where some steps may not.
+    played: Bool[Array, "*batch"] | None = None  # False where a batch was filled up to its size.
 
     @property
     def ended(self) -> Bool[Array, "*batch"]:

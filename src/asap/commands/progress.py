@@ -1,10 +1,14 @@
 """A progress bar on a terminal; silence when piped."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from asap.config import Config
+
+if TYPE_CHECKING:
+    from asap.session import Report
 
 
 class Progress:
@@ -12,7 +16,8 @@ class Progress:
 
     def __init__(self, config: Config, label: str = "training"):
         self.label = label
-        self.budget = config.run.episodes
+        self.in_steps = config.run.steps is not None
+        self.budget = config.run.steps if self.in_steps else config.run.episodes
         self.bar = None
         if sys.stderr.isatty():
             from rich.console import Console
@@ -31,8 +36,8 @@ class Progress:
         if self.bar is not None:
             self.bar.stop()
 
-    def show(self, update: int, episodes: np.ndarray, returns: np.ndarray) -> None:
+    def show(self, report: "Report") -> None:
         if self.bar is not None:
-            done = int(np.min(episodes))
-            state = f"{done:,} of {self.budget:,} episodes, update {update}, return {np.mean(returns):.1f}"
+            done = int(np.min(report.env_steps if self.in_steps else report.episodes))
+            state = f"{done:,} of {self.budget:,} {'steps' if self.in_steps else 'episodes'}, update {report.update}, return {np.mean(report.returns):.1f}"
             self.bar.update(self.line, description=self.label, completed=done, state=state)

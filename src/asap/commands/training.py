@@ -20,25 +20,24 @@ def create_run(config: Config, out: str | None, stem: str) -> Run:
     return Run.create(Run.next_free("runs", stem), text) if out is None else Run.create_or_continue(out, text)
 
 
-def resumed_run(path: str, episodes: int | None) -> tuple[Run, Config]:
+def resumed_run(path: str, episodes: int | None, steps: int | None) -> tuple[Run, Config]:
     """A run to go on with; a larger budget may be given."""
     run = Run.open(path)
     config = complete(validate(read_toml(Config, run.path / "config.toml")))
-    if episodes is not None:
-        config = override(config, [f"run.episodes={episodes}"])
-    return run, config
+    budgets = {"run.episodes": episodes, "run.steps": steps}
+    return run, override(config, [f"{name}={budget}" for name, budget in budgets.items() if budget is not None])
 
 
-def train_run(run: Run, config: Config, as_json: bool) -> None:
-    from asap.session import summary
+def train_run(run: Run, config: Config, as_json: bool, workers: str = "0") -> None:
+    from asap.summary import summary
 
-    result, stop = train_to_end(run, config)
+    result, stop = train_to_end(run, config, workers)
     report = summary(result, str(run.path))
     print(json.dumps(report) if as_json else in_words(report))
     leave_if_stopped(run, stop)
 
 
-def train_to_end(run: Run, config: Config) -> tuple["Result", StopRequest]:
+def train_to_end(run: Run, config: Config, workers: str = "0") -> tuple["Result", StopRequest]:
     """Trains with a progress bar until the run is over or a signal asks to stop; an error is also logged in the run."""
     from asap.commands.progress import Progress
 
@@ -47,7 +46,7 @@ def train_to_end(run: Run, config: Config) -> tuple["Result", StopRequest]:
             from asap.session import Session
 
             with Progress(config) as progress:
-                return Session(config, run, progress.show).train(stop), stop
+                return Session(config, run, [progress.show], workers).train(stop), stop
         except UserError as error:
             run.append({"kind": "error", "message": str(error)})
             raise
@@ -74,19 +73,26 @@ def number(value: float) -> str:
 def in_words(report: dict) -> str:
     reference, returns = report["reference"], report["return"]
     low, high = returns["ci"]
-    median = report["episodes_to_near_optimal"]["median"]
     lines = [
         f"return            {number(returns['iqm'])}  (IQM of {report['seeds']} seeds, 95 % interval {number(low)} to {number(high)})",
-        f"references        {references_in_words(reference)}",
-        f"success           {100 * report['success']:.1f} % of episodes",
-        f"near-optimal      {report['near_optimal_seeds']} of {report['seeds']} seeds (return at least {number(reference['near_optimal'])})"
-        + ("" if median is None else f", after {median:.0f} episodes (median)"),
+        *([] if reference is None else [f"references        {references_in_words(reference)}"]),
+        *([] if report["success"] is None else [f"success           {100 * report['success']:.1f} % of episodes"]),
+        *_good_seeds_in_words(report),
         f"time              {report['wall_seconds']:.1f} s, {report['compile_seconds']:.1f} s of it compiling; "
         f"{report['env_steps']:,} steps",
         *([_data_in_words(report)] if "offline" in report else []),
         f"run               {report['run']}",
     ]
     return "\n".join(lines)
+
+
+def _good_seeds_in_words(report: dict) -> list[str]:
+    if report["threshold"] is None:
+        return []
+    median = report["episodes_to_near_optimal"]["median"]
+    word = "solved      " if report["reference"] is None else "near-optimal"
+    after = "" if median is None else f", after {median:.0f} episodes (median)"
+    return [f"{word}      {report['near_optimal_seeds']} of {report['seeds']} seeds (return at least {number(report['threshold'])}){after}"]
 
 
 def _data_in_words(report: dict) -> str:

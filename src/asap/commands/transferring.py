@@ -8,7 +8,7 @@ from asap.config import Config
 
 
 def transfer_run(config: Config, out: str | None, as_json: bool) -> None:
-    from asap.session import summary
+    from asap.summary import summary
 
     run = create_run(config, out, stem=f"{'+'.join(config.run.tasks)}-from-{os.path.basename(config.run.source)}")
     result, stop = train_to_end(run, config)

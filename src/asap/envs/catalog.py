@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import jax
 
-from asap.envs.core import Env, TaskSet
+from asap.envs.core import Env, Spec, TaskSet
 from asap.envs.rooms import FLIPPED_TWO_ROOMS, THREE_ROOMS, TWO_ROOMS, Rooms, read_map
 from asap.envs.soccer.half_field import Striker, standard_task
 from asap.errors import UserError
@@ -48,6 +48,10 @@ class NamedTask:
     reference: Reference
     settings: tuple[str, ...] = ()  # Where its defaults differ from the general ones.
     play_settings: tuple[str, ...] = ()  # The same, where it is learned by playing and not from logged data.
+
+    @property
+    def spec(self) -> Spec:
+        return self.env.spec
 
     @property
     def descriptor_size(self) -> int:
@@ -150,9 +154,14 @@ def find(name: str) -> NamedTask:
     for task in _TASKS:
         if task.name == name:
             return task
-    near = difflib.get_close_matches(name, names(), 1, 0.4)
-    cure = f"did you mean '{near[0]}'?" if near else "see `asap tasks`"
+    near = nearest(name)
+    cure = f"did you mean '{near}'?" if near else "see `asap tasks`, or give an id of Gymnasium"
     raise UserError("task", "unknown task", repr(name), cure)
+
+
+def nearest(name: str) -> str | None:
+    """The task that may have been meant."""
+    return next(iter(difflib.get_close_matches(name, names(), 1, 0.4)), None)
 
 
 def task_set(names_and_weights: tuple[tuple[str, float], ...]) -> TaskSet:

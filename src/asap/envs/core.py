@@ -2,7 +2,7 @@
 
 import abc
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -25,10 +25,30 @@ class Spec:
     action_names: tuple[str, ...]
     horizon: int
     discount: float
+    continuous: bool = False  # Actions are vectors, and action_names their dimensions.
 
     @property
     def num_actions(self) -> int:
         return len(self.action_names)
+
+
+@runtime_checkable
+class Learnable(Protocol):
+    """What a policy for a task is built from, whoever plays the task: we, or workers on the host."""
+
+    name: str
+    basis: str  # As in PolicyConfig, and so on.
+    inputs: tuple[str, ...]
+    frequencies: tuple[tuple[float, ...], ...]
+    misspecified: tuple[float, ...]  # beta of the first hyperplane; empty where there is no such thing.
+    approximate: tuple[float, ...]
+    settings: tuple[str, ...]
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def descriptor_size(self) -> int: ...
 
 
 class Env(eqx.Module):

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from asap.envs.core import TaskSet
 from asap.types import Transition
 from asap.vector import contract
 
@@ -36,11 +35,15 @@ class Critic(eqx.Module):
         return jnp.concatenate([jnp.ones_like(ramps[:1]), ramps])
 
 
-def new_critic(tasks: TaskSet, generator: np.random.Generator, num_features: int, length_scale: float) -> Critic:
+def new_critic(
+    low: Float[np.ndarray, "O"],
+    high: Float[np.ndarray, "O"],
+    descriptor_size: int,
+    generator: np.random.Generator,
+    num_features: int,
+    length_scale: float,
+) -> Critic:
     """Each feature is a ramp of width `length_scale` across a random place in the space scaled to [-1, 1]."""
-    spec = tasks.env.spec
-    low, high = np.float32(spec.observation_low), np.float32(spec.observation_high)
-    descriptor_size = tasks.descriptor_size
     scale = np.concatenate([2 / (high - low), np.ones(descriptor_size, np.float32)])
     centre = np.concatenate([(high + low) / 2, np.zeros(descriptor_size, np.float32)])
     directions, places = generator.standard_normal((2, num_features, len(scale)), np.float32)

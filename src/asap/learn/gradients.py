@@ -1,5 +1,7 @@
 """The Theta and beta gradient theorems (paper, Section 4) in closed form, for the sampled and the marginal estimator.
 
+The closed form is for Gibbs skills and fixed features; Gaussian skills and learned features take automatic differentiation.
+
 Score of the joint log-probability Z = log p(i | x, m) + log sigma_i(a | x) of a sampled skill i:
 
     d Z / d theta_i = alpha_theta (phi_{x,a} - sum_b sigma_i(b | x) phi_{x,b})          (errata E1)
@@ -10,15 +12,18 @@ E20). Both are one formula: the sampled estimator has all the posterior on the s
 for the same thing, a sum over samples of weight times score, and differs only in the weights.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from asap.features import Network
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
+from asap.policy.skills import GaussianSkills
 from asap.types import Transition
 from asap.vector import contract, lift, log_total, total
 
@@ -26,22 +31,50 @@ SAMPLED, MARGINAL = "sampled", "marginal"
 
 
 class Parameters(NamedTuple):
-    """Omega = (Theta, beta), or a gradient with respect to it."""
+    """Omega = (Theta, beta), or a gradient with respect to it; and what else there is to learn in some policies."""
 
     theta: Float[Array, "S A D"]
     beta: Float[Array, "K F"]
+    log_std: Float[Array, "S A"] | None = None  # Gaussian skills.
+    phi: Network | None = None  # Learned features under the skills,
+    psi: Network | None = None  # and under the hyperplanes.
 
 
 def parameters_of(policy: ASAPPolicy) -> Parameters:
-    return Parameters(policy.skills.theta, policy.partition.beta)
+    return Parameters(*(part(policy) for part in _learned(policy)))
 
 
 def with_parameters(policy: ASAPPolicy, parameters: Parameters) -> ASAPPolicy:
-    return eqx.tree_at(lambda p: (p.skills.theta, p.partition.beta), policy, tuple(parameters))
+    places = [part for part, new in zip(_learned(policy), parameters) if new is not None]
+    new = tuple(new for new in parameters if new is not None)
+    return eqx.tree_at(lambda p: tuple(part(p) for part in places), policy, new)
+
+
+def _learned(policy: ASAPPolicy) -> tuple[Callable[[ASAPPolicy], Any], ...]:
+    """Where each field of `Parameters` is found."""
+
+    def nowhere(_: ASAPPolicy) -> None:
+        return None
+
+    return (
+        lambda p: p.skills.theta,
+        lambda p: p.partition.beta,
+        (lambda p: p.skills.log_std) if isinstance(policy.skills, GaussianSkills) else nowhere,
+        (lambda p: p.phi.basis) if isinstance(policy.phi.basis, Network) else nowhere,
+        (lambda p: p.psi.basis) if isinstance(policy.psi.basis, Network) else nowhere,
+    )
+
+
+def has_closed_form(policy: ASAPPolicy) -> bool:
+    """Whether the theorems cover all that is learned; otherwise the score is found by automatic differentiation."""
+    return all(part is None for part in parameters_of(policy)[2:])
 
 
 class Score(NamedTuple):
-    """The score of a sample, factored: theta_i gets `skills[i]` of its own score, beta_k gets `planes[k]` psi."""
+    """The score of a sample, factored: theta_i gets `skills[i]` of its own score, beta_k gets `planes[k]` psi.
+
+    By the theorems, for what has a closed form; of other policies only the log-probability is used.
+    """
 
     log_prob: Float[Array, "*batch"]
     skills: Float[Array, "S *batch"]
@@ -54,18 +87,23 @@ def score(policy: ASAPPolicy, step: Transition, gradient: str) -> Score:
     x, m = step.observation, step.descriptor
     psi = policy.psi(x, m)
     log_p = policy.partition.log_probs(psi)
-    log_evidence = policy.skills.log_probs_of_action(step.action, policy.phi(x, m))
-    if gradient == SAMPLED:
-        is_drawn = lift(jnp.arange(policy.num_skills), 1, step.skill.ndim) == step.skill
-        log_evidence = jnp.where(is_drawn, log_evidence, -jnp.inf)
-    log_joint = policy.skill_log_probs(x, m, step.previous_skill) + log_evidence
-    log_prob, posterior = log_total(log_joint)
+    evidence = log_evidence(policy, step, gradient)
+    log_prob, posterior = log_total(policy.skill_log_probs(x, m, step.previous_skill) + evidence)
     # d log pi = sum_i drawn_i d log p_i; without commitment drawn is the posterior itself.
     drawn = posterior
     if policy.termination is not None:
-        drawn = _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob)
+        drawn = _drawn_with_commitment(policy, step, log_p, evidence, log_prob)
     planes = policy.partition.alpha_beta * plane_weights(policy, psi, drawn)
-    return Score(log_prob, policy.skills.alpha_theta * posterior, planes, psi)
+    return Score(log_prob, posterior, planes, psi)
+
+
+def log_evidence(policy: ASAPPolicy, step: Transition, gradient: str) -> Float[Array, "S *batch"]:
+    """log sigma_i(a | x) of every skill; where the sampled skill is scored, only of that one."""
+    log_sigma = policy.skills.log_probs_of_action(step.action, policy.phi(step.observation, step.descriptor))
+    if gradient != SAMPLED:
+        return log_sigma
+    is_drawn = lift(jnp.arange(policy.num_skills), 1, step.skill.ndim) == step.skill
+    return jnp.where(is_drawn, log_sigma, -jnp.inf)
 
 
 def plane_weights(policy: ASAPPolicy, psi: Float[Array, "F *batch"], drawn: Float[Array, "S *batch"]) -> Float[Array, "K *batch"]:
@@ -87,7 +125,7 @@ def _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob) -> Float
 def weighted_score(policy: ASAPPolicy, batch: Transition, scores: Score, weights: Float[Array, "N"]) -> Parameters:
     """sum_n weights_n d log_prob_n / d Omega."""
     planes = jnp.einsum("kn,fn->kf", scores.planes * weights, scores.psi)
-    skills = scores.skills * weights
+    skills = policy.skills.alpha_theta * scores.skills * weights
     one_hot = (jnp.arange(policy.skills.theta.shape[1])[:, None] == batch.action).astype(jnp.float32)
     phi = policy.phi(batch.observation, batch.descriptor)
     sigma = jnp.exp(policy.skills.log_probs(phi))
@@ -95,3 +133,17 @@ def weighted_score(policy: ASAPPolicy, batch: Transition, scores: Score, weights
         taken = jnp.einsum("sn,an->sa", skills, one_hot) - skills.sum(-1)[:, None] * sigma
         return Parameters(taken[..., None], planes)
     return Parameters(jnp.einsum("san,dn->sad", skills[:, None] * (one_hot - sigma), phi), planes)
+
+
+def weighted_score_by_autodiff(
+    policy: ASAPPolicy, batch: Transition, gradient: str, weights: Float[Array, "N"]
+) -> Parameters:
+    """The same for any policy."""
+
+    def weighted(parameters: Parameters) -> Float[Array, ""]:
+        changed = with_parameters(policy, parameters)
+        evidence = log_evidence(changed, batch, gradient)
+        joint = changed.skill_log_probs(batch.observation, batch.descriptor, batch.previous_skill) + evidence
+        return weights @ log_total(joint)[0]
+
+    return jax.grad(weighted)(parameters_of(policy))

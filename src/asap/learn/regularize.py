@@ -19,8 +19,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from asap.config import LearnConfig
-from asap.learn.gradients import Parameters, plane_weights
+from asap.learn.gradients import Parameters, has_closed_form, parameters_of, plane_weights, with_parameters
 from asap.policy.policy import ASAPPolicy
+from asap.policy.skills import GaussianSkills
 from asap.types import Transition
 from asap.vector import UNROLL, lift, total
 
@@ -33,8 +34,12 @@ class Regularity(NamedTuple):
 
 
 def regularity_gradient(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
-    """Gradient of the entropy bonus minus the softening penalty, in closed form: by autodiff it costs as much again as
-    the policy gradient itself.
+    """Gradient of the entropy bonus minus the softening penalty."""
+    return _closed_form(config, policy, batch) if has_closed_form(policy) else _by_autodiff(config, policy, batch)
+
+
+def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
+    """By autodiff this costs as much again as the policy gradient itself.
 
         d H = sum_i g_i d p_i + sum_{i,a} p_i h_a d sigma_i(a),  h_a = -(log pi(a) + 1),  g_i = sum_a sigma_i(a) h_a
     """
@@ -46,13 +51,41 @@ def regularity_gradient(config: LearnConfig, policy: ASAPPolicy, batch: Transiti
     log_pi = jnp.log(jnp.maximum(mix(skills, sigma), TINY))
     slope = -(log_pi + 1)
     worth = mix(slope, lift(sigma, 2, 1).swapaxes(0, 1))  # g_i
-    samples = batch.action.shape[-1]
-    planes = config.entropy * plane_weights(policy, psi, skills * worth)
+    shares, samples = _counted(batch, skills)
+    planes = config.entropy * plane_weights(policy, psi, shares * worth)
     planes = planes - config.softening * softening_slope(margins, config.softening_floor, batch.of_task)
     beta = jnp.einsum("kn,fn->kf", policy.partition.alpha_beta * planes, psi) / samples
-    theta = config.entropy * policy.skills.alpha_theta * _skill_slopes(policy, skills, slope, worth, sigma, phi) / samples
-    entropy = -total(jnp.exp(log_pi) * log_pi).mean()
-    return Parameters(theta, beta), Regularity(entropy, skills.mean(-1))
+    theta = config.entropy * policy.skills.alpha_theta * _skill_slopes(policy, shares, slope, worth, sigma, phi) / samples
+    entropy = -total(jnp.exp(log_pi) * log_pi).mean(where=batch.played)
+    return Parameters(theta, beta), Regularity(entropy, shares.sum(-1) / samples)
+
+
+def _by_autodiff(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
+    """Of a mixture of Gaussians the entropy has no formula: what counts is the mean of theirs."""
+
+    def value(parameters: Parameters) -> tuple[Float[Array, ""], Regularity]:
+        changed = with_parameters(policy, parameters)
+        psi, phi = (part(batch.observation, batch.descriptor) for part in (changed.psi, changed.phi))
+        margins = changed.partition.margins(psi)
+        shares, samples = _counted(batch, jnp.exp(changed.partition.log_probs(psi)))
+        usage = shares.sum(-1) / samples
+        if isinstance(changed.skills, GaussianSkills):
+            entropy = usage @ changed.skills.entropies()
+        else:
+            pi = mix(shares, jnp.exp(changed.skills.log_probs(phi)))
+            entropy = -(pi * jnp.log(jnp.maximum(pi, TINY))).sum() / samples
+        lost = jax.lax.stop_gradient(lost_side(margins, config.softening_floor, batch.of_task))
+        penalty = (lost * (jax.nn.softplus(margins) + jax.nn.softplus(-margins))).sum() / samples
+        return config.entropy * entropy - config.softening * penalty, Regularity(entropy, usage)
+
+    return jax.grad(value, has_aux=True)(parameters_of(policy))
+
+
+def _counted(batch: Transition, skills: Float[Array, "S N"]) -> tuple[Float[Array, "S N"], Float[Array, ""] | int]:
+    """The skills' probabilities, 0 where a batch was filled up, and the number of steps that were played."""
+    if batch.played is None:
+        return skills, skills.shape[-1]
+    return skills * batch.played, batch.played.sum()
 
 
 TINY = 1e-30

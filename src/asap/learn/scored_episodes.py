@@ -122,13 +122,14 @@ def add_score(policy: ASAPPolicy, tasks: TaskSet, running: Running, gradient: st
     unused = jnp.zeros_like(running.discounted)
     step = Transition(x, m, moment.lane.previous_skill, moment.skill, moment.action, unused, unused > 0, unused > 0, x)
     scores = score(policy, step, gradient)
+    skills = policy.skills.alpha_theta * scores.skills
     one_hot = (jnp.arange(policy.skills.theta.shape[1])[:, None] == moment.action).astype(jnp.float32)
     if policy.phi.constant:
-        theta = scores.skills[:, None, None] * one_hot[None, :, None]
+        theta = skills[:, None, None] * one_hot[None, :, None]
     else:
         phi = policy.phi(x, m)
         sigma = jnp.exp(policy.skills.log_probs(phi))
-        theta = (scores.skills[:, None] * (one_hot - sigma))[:, :, None] * phi
+        theta = (skills[:, None] * (one_hot - sigma))[:, :, None] * phi
     beta = scores.planes[:, None] * scores.psi
     return running._replace(theta=running.theta + theta, beta=running.beta + beta)
 

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,12 +15,13 @@ from jaxtyping import Array, Bool, Float, Int
 from asap.config import Config, LearnConfig
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
-from asap.evaluate import Evaluation, evaluate_seeds
+from asap.evaluate import Evaluation, evaluate_seeds, join_evaluations
 from asap.keys import Key, fold, host_generator, root
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
 from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
 from asap.learn.gradients import parameters_of
 from asap.learn.regularize import Regularity
+from asap.learn.scaling import Moments
 from asap.learn.rollout import Lane, add, no_episodes, play_window, start_lanes
 from asap.learn.scored_episodes import play_scored
 from asap.learn.updates import UPDATES, Diagnostics, Step, ascend, optimizer_of
@@ -46,6 +48,7 @@ class TrainState(eqx.Module):
     iteration: Int[Array, ""]
     env_steps: Int[Array, ""]
     spoiled: Bool[Array, ""]  # A gradient was not finite; it was not applied, and the seed has stopped.
+    moments: Moments | None = None  # Of the observations, where their scaling is learned.
 
 
 class FromData(NamedTuple):
@@ -83,10 +86,9 @@ class Metrics(NamedTuple):
 def init(config: Config, named: tuple[NamedTask, ...], tasks: TaskSet, seed: int) -> tuple[ASAPPolicy, Critic]:
     """The learned parts of one seed before its first update, drawn on the host: compiling that would take longer."""
     policy = build_policy(config.policy, named, host_generator(seed, _POLICY))
-    critic = new_critic(
-        tasks, host_generator(seed, _CRITIC), config.learn.critic_features, config.learn.critic_length
-    )
-    return policy, critic
+    spec, learn = tasks.env.spec, config.learn
+    bounds = np.float32(spec.observation_low), np.float32(spec.observation_high)
+    return policy, new_critic(*bounds, tasks.descriptor_size, host_generator(seed, _CRITIC), learn.critic_features, learn.critic_length)
 
 
 def begin_training(config: Config, tasks: TaskSet, key: Key, policy: ASAPPolicy, critic: Critic) -> TrainState:
@@ -110,6 +112,8 @@ def begin_training(config: Config, tasks: TaskSet, key: Key, policy: ASAPPolicy,
 def is_active(config: Config, state: TrainState) -> Bool[Array, "*seeds"]:
     """Neither out of budget, nor converged, nor spoiled; for one seed, or all of them stacked."""
     has_budget = state.totals.episodes.sum(-1) < config.run.episodes
+    if config.run.steps is not None:
+        has_budget = has_budget & (state.env_steps < config.run.steps)
     return has_budget & ~has_converged(state.monitor, config.learn.convergence_tolerance) & ~state.spoiled
 
 
@@ -133,6 +137,7 @@ def take_over(config: Config, state: TrainState, improved: Improved) -> tuple[Tr
         iteration=state.iteration + 1,
         env_steps=state.env_steps + improved.env_steps,
         spoiled=state.spoiled,
+        moments=state.moments,
     )
     active = is_active(config, state)
     kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
@@ -229,7 +234,7 @@ def over_seeds(function: Callable) -> Callable:
 
 
 class Trainer:
-    """Training of all seeds of a config: `start` once, then `advance` and `evaluate` chunk by chunk.
+    """Training of all seeds of a config by compiled programs: `compile` and `start` once, then chunk by chunk.
 
     `feed` gives what the updates of a chunk need besides the state, from the iteration of every seed: nothing where they
     play themselves. Leaves have axes (chunk, seeds, ...).
@@ -246,7 +251,24 @@ class Trainer:
         self.config, self.named, self.tasks, self.update, self.feed = config, named, tasks, update, feed
         seeds = [root(config.run.seed + index) for index in range(config.run.seeds)]
         self.keys = jax.tree.map(lambda *words: np.stack(words), *seeds)
-        self.start, self.advance, self.evaluate = map(compiled, (self._start, self._advance, self._evaluate))
+        self._start, self._advance, self._evaluate = map(compiled, (self._started, self._advanced, self._evaluated))
+
+    def template(self) -> TrainState:
+        """Shapes of the states, before anything is compiled."""
+        return jax.eval_shape(self._start, self.keys, *self.learned_parts())
+
+    def compile(self, meanwhile: Callable[[], None]) -> None:
+        """Compiles both programs while the caller does something else.
+
+        Tracing holds the interpreter and compiling does not: while the larger program compiles, the smaller is traced.
+        """
+        template = self.template()
+        with ThreadPoolExecutor(2) as pool:
+            fed = self.feed(np.zeros(self.config.run.seeds, int))  # For its shapes.
+            advance = pool.submit(self._advance.trace(self.keys, template, *fed).lower().compile)
+            evaluate = pool.submit(self._evaluate.trace(self.keys, template.policy, np.int32(0)).lower().compile)
+            meanwhile()
+            self._advance, self._evaluate = advance.result(), evaluate.result()
 
     def learned_parts(self) -> tuple[ASAPPolicy, Critic]:
         """Policies and critics of all seeds at their start, stacked."""
@@ -254,17 +276,37 @@ class Trainer:
         each = [init(self.config, self.named, self.tasks, seed) for seed in range(first, first + count)]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
-    def _start(self, keys: Key, policies: ASAPPolicy, critics: Critic) -> TrainState:
+    def start(self, changed: Callable[[ASAPPolicy], ASAPPolicy] = lambda policies: policies) -> TrainState:
+        """All seeds before their first update, from the policies as they were built, or as they are `changed` to."""
+        policies, critics = self.learned_parts()
+        return jax.block_until_ready(self._start(self.keys, changed(policies), critics))
+
+    def advance(self, states: TrainState) -> tuple[TrainState, Metrics]:
+        """`chunk` updates of every seed; metrics have axes (chunk, seeds, ...)."""
+        return self._advance(self.keys, states, *self.feed(np.asarray(states.iteration)))
+
+    def look(self, states: TrainState) -> Evaluation:
+        """What the learning curve shows of the states: `eval_episodes` on every task; axes (seeds, tasks, ...)."""
+        return self._evaluate(self.keys, states.policy, np.int32(np.max(states.iteration)))
+
+    def evaluate(self, policies: ASAPPolicy, num_episodes: int) -> Evaluation:
+        """As many episodes as asked for, in rounds of the function that is compiled already."""
+        rounds = -(-num_episodes // self.config.run.eval_episodes)
+        # They count down from the largest number, so that they never meet those of training.
+        parts = [self._evaluate(self.keys, policies, np.int32(2**31 - 1 - r)) for r in range(rounds)]
+        return join_evaluations([jax.tree.map(np.asarray, part) for part in parts], num_episodes)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _started(self, keys: Key, policies: ASAPPolicy, critics: Critic) -> TrainState:
         return over_seeds(lambda *seed: begin_training(self.config, self.tasks, *seed))(keys, policies, critics)
 
-    def _advance(self, keys: Key, states: TrainState, *fed: Any) -> tuple[TrainState, Metrics]:
-        """`chunk` updates of every seed; metrics have axes (chunk, seeds, ...)."""
+    def _advanced(self, keys: Key, states: TrainState, *fed: Any) -> tuple[TrainState, Metrics]:
         step = over_seeds(lambda key, state, *fed: self.update(self.config, self.tasks, key, state, *fed))
         return jax.lax.scan(lambda states, fed: step(keys, states, *fed), states, fed, length=self.config.run.chunk)
 
-    def _evaluate(self, keys: Key, policies: ASAPPolicy, round_: Int[Array, ""]) -> Evaluation:
-        """`eval_episodes` of every policy on every task; axes (seeds, tasks, ...)."""
-
+    def _evaluated(self, keys: Key, policies: ASAPPolicy, round_: Int[Array, ""]) -> Evaluation:
         keys = jax.vmap(lambda key: fold(key, _EVALUATE, round_))(keys)
         each = [
             evaluate_seeds(policies, self.tasks.only(name), jax.vmap(lambda key: fold(key, m))(keys), self.config.run.eval_episodes)

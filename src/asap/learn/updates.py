@@ -13,9 +13,11 @@ from asap.learn.gradients import (
     MARGINAL,
     Parameters,
     Score,
+    has_closed_form,
     parameters_of,
     score,
     weighted_score,
+    weighted_score_by_autodiff,
     with_parameters,
 )
 from asap.learn.regularize import Regularity, regularity_gradient
@@ -42,6 +44,9 @@ def optimizer_of(config: LearnConfig) -> optax.GradientTransformation:
     return optax.scale_by_adam() if config.optimizer == "adam" else optax.identity()
 
 
+OF_THE_PLANES = ("beta", "psi")
+
+
 def step_scale(config: LearnConfig, iteration: Int[Array, ""]) -> Float[Array, ""]:
     """Robbins-Monro: sum eta = infinity and sum eta^2 < infinity for powers in (1/2, 1] (errata E19)."""
     if config.schedule == "constant":
@@ -55,10 +60,12 @@ def ascend(
     """One step uphill, with a step size for the skills and one for the hyperplanes."""
     direction, optimizer = optimizer_of(config).update(gradient, optimizer)
     scale = step_scale(config, iteration)
-    theta, beta = parameters_of(policy)
-    theta = theta + scale * config.step_size_theta * direction.theta
-    beta = beta + scale * config.step_size_beta * direction.beta
-    return with_parameters(policy, Parameters(theta, beta)), optimizer
+    sizes = Parameters(*(config.step_size_beta if field in OF_THE_PLANES else config.step_size_theta for field in Parameters._fields))
+    stepped = [
+        jax.tree.map(lambda value, slope: value + scale * size * slope, part, slopes)
+        for part, slopes, size in zip(parameters_of(policy), direction, sizes)
+    ]
+    return with_parameters(policy, Parameters(*stepped)), optimizer
 
 
 def actor_critic(
@@ -160,7 +167,11 @@ def _gradient(
     config: LearnConfig, policy: ASAPPolicy, batch: Transition, scores: Score, weights: Float[Array, "N"]
 ) -> tuple[Parameters, Regularity]:
     """Mean of weight times score, plus the gradient of the regularity."""
-    gradient = weighted_score(policy, batch, scores, weights / weights.shape[-1])
+    weights = weights / weights.shape[-1]
+    if has_closed_form(policy):
+        gradient = weighted_score(policy, batch, scores, weights)
+    else:
+        gradient = weighted_score_by_autodiff(policy, batch, config.gradient, weights)
     extra, regularity = regularity_gradient(config, policy, batch)
     return jax.tree.map(jnp.add, gradient, extra), regularity
 

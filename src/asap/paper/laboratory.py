@@ -137,7 +137,7 @@ class Laboratory:
             return self.records[label]
         path = self.out / "runs" / label
         with self.progress(config, label) as progress:
-            result = Session(config, Run.create_or_continue(path, to_toml(config)), progress.show).train(self.stop)
+            result = Session(config, Run.create_or_continue(path, to_toml(config)), [progress.show]).train(self.stop)
         if self.stop.requested:
             raise SystemExit(self.stop.exit_code)
         self.records[label] = Record(label, result, path, command)

@@ -13,7 +13,7 @@ from asap.paper.claims import Claim, Outcome, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills
-from asap.session import join_evaluations
+from asap.evaluate import join_evaluations
 from asap.stats import bootstrap_interval, iqm
 
 MOST_PLANES = 4

@@ -1,41 +1,49 @@
 """A policy from its configuration, bounded by memory before anything is allocated."""
 
+import dataclasses
 import os
 
 import numpy as np
 
 from asap.config import Config, PolicyConfig
-from asap.envs.catalog import NamedTask
+from asap.envs.core import Learnable
 from asap.errors import UserError
-from asap.features import RBF, Basis, Features, Fourier, Polynomial
+from asap.features import RBF, Basis, Features, Fourier, Network, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
-from asap.policy.skills import GibbsSkills
+from asap.policy.skills import GaussianSkills, GibbsSkills
 
 START_SCALE = 0.01  # Skills start near uniform: symmetric ones would get equal gradients and never part.
+START_LOG_STD = -0.5  # Of Gaussian skills, whose range of actions is from -1 to 1.
 
 
-def build_policy(config: PolicyConfig, tasks: tuple[NamedTask, ...], generator: np.random.Generator) -> ASAPPolicy:
+def build_policy(config: PolicyConfig, tasks: tuple[Learnable, ...], generator: np.random.Generator) -> ASAPPolicy:
     """A fresh policy at its misspecified start; the first task decides what is left open."""
     psi, phi = build_psi(config, tasks), build_phi(config, tasks)
     num_psi, num_phi = psi.size(tasks[0].descriptor_size), phi.size(tasks[0].descriptor_size)
-    shape = (2**config.hyperplanes, tasks[0].env.spec.num_actions, num_phi)
+    shape = (2**config.hyperplanes, tasks[0].spec.num_actions, num_phi)
     theta = np.float32(START_SCALE) * generator.standard_normal(shape, np.float32)
     beta = _start_planes(config, tasks[0], generator, num_psi)
-    return ASAPPolicy(
-        Partition(beta, np.float32(config.alpha_beta)),
-        GibbsSkills(theta, np.float32(config.alpha_theta)),
-        psi,
-        phi,
-        config.termination,
-    )
+    skills = GibbsSkills(theta, np.float32(config.alpha_theta))
+    if tasks[0].spec.continuous:
+        skills = GaussianSkills(theta, np.full(shape[:2], START_LOG_STD, np.float32))
+    psi, phi = (_with_drawn_network(features, generator) for features in (psi, phi))
+    return ASAPPolicy(Partition(beta, np.float32(config.alpha_beta)), skills, psi, phi, config.termination)
 
 
-def _start_planes(config: PolicyConfig, task: NamedTask, generator: np.random.Generator, size: int) -> np.ndarray:
+def _with_drawn_network(features: Features, generator: np.random.Generator) -> Features:
+    """Only here, so that maps can be asked for their size and names before anything is drawn."""
+    if not isinstance(features.basis, Network):
+        return features
+    sizes = (features.basis.weights[0].shape[1], *(len(biases) for biases in features.basis.biases))
+    return dataclasses.replace(features, basis=Network.drawn(sizes, generator))
+
+
+def _start_planes(config: PolicyConfig, task: Learnable, generator: np.random.Generator, size: int) -> np.ndarray:
     """The task's named plane first, where psi is the task's own; further planes are random."""
     beta = np.float32(0.5) * generator.standard_normal((config.hyperplanes, size), np.float32)
     own = config.basis in (None, task.basis) and not config.inputs and not config.frequencies
-    if config.start == "random" or not own:
+    if config.start == "random" or not own or not task.misspecified:
         return beta
     named = task.misspecified if config.start == "misspecified" else task.approximate
     beta[0] = 0
@@ -43,8 +51,8 @@ def _start_planes(config: PolicyConfig, task: NamedTask, generator: np.random.Ge
     return beta
 
 
-def build_psi(config: PolicyConfig, tasks: tuple[NamedTask, ...]) -> Features:
-    spec = tasks[0].env.spec
+def build_psi(config: PolicyConfig, tasks: tuple[Learnable, ...]) -> Features:
+    spec = tasks[0].spec
     inputs = _input_indices(config, tasks[0])
     low, high = (np.asarray([bounds[j] for j in inputs]) for bounds in (spec.observation_low, spec.observation_high))
     task_features = config.task_features
@@ -53,17 +61,21 @@ def build_psi(config: PolicyConfig, tasks: tuple[NamedTask, ...]) -> Features:
     return Features.of(_basis(config, tasks[0], low, high), inputs, task_features)
 
 
-def build_phi(config: PolicyConfig, tasks: tuple[NamedTask, ...]) -> Features:
+def build_phi(config: PolicyConfig, tasks: tuple[Learnable, ...]) -> Features:
     inputs = _input_indices(config, tasks[0])
-    return Features.of(Polynomial(0 if config.skills == "constant" else 1), inputs)
+    if config.skills == "network":
+        return Features.of(_network(config, len(inputs)), inputs)
+    return Features.of(Polynomial(1 if config.skills == "linear" else 0), inputs)
 
 
-def _basis(config: PolicyConfig, task: NamedTask, low: np.ndarray, high: np.ndarray) -> Basis:
+def _basis(config: PolicyConfig, task: Learnable, low: np.ndarray, high: np.ndarray) -> Basis:
     kind = config.basis or task.basis
     if kind == "linear":
         return Polynomial(1)
     if kind == "polynomial":
         return Polynomial(config.degree)
+    if kind == "network":
+        return _network(config, len(low))
     if kind == "fourier":
         return _fourier(config, task, len(low))
     axes = [np.linspace(a, b, config.centres) for a, b in zip(low, high)]
@@ -72,7 +84,13 @@ def _basis(config: PolicyConfig, task: NamedTask, low: np.ndarray, high: np.ndar
     return RBF(np.float32(centres), width, config.bias is not False)
 
 
-def _fourier(config: PolicyConfig, task: NamedTask, num_inputs: int) -> Fourier:
+def _network(config: PolicyConfig, num_inputs: int) -> Network:
+    if not config.hidden:
+        raise UserError("policy.hidden", "a network needs at least one layer", "()", "set policy.hidden=[16]")
+    return Network.empty((num_inputs, *config.hidden))
+
+
+def _fourier(config: PolicyConfig, task: Learnable, num_inputs: int) -> Fourier:
     frequencies = config.frequencies or task.frequencies
     if not frequencies:
         raise UserError("policy.frequencies", "the fourier basis needs at least one", "()", "set policy.frequencies=[[3, 0]]")
@@ -84,18 +102,18 @@ def _fourier(config: PolicyConfig, task: NamedTask, num_inputs: int) -> Fourier:
     return Fourier(np.float32(frequencies), bias)
 
 
-def _input_indices(config: PolicyConfig, task: NamedTask) -> tuple[int, ...]:
-    known = task.env.spec.observation_names
+def _input_indices(config: PolicyConfig, task: Learnable) -> tuple[int, ...]:
+    known = task.spec.observation_names
     for name in config.inputs:
         if name not in known:
             raise UserError("policy.inputs", f"no observation of that name in {task.name}", repr(name), f"choose from {', '.join(known)}")
     return tuple(known.index(name) for name in (config.inputs or task.inputs))
 
 
-def require_memory(config: Config, tasks: tuple[NamedTask, ...]) -> None:
+def require_memory(config: Config, tasks: tuple[Learnable, ...]) -> None:
     """Refuse a K whose skills, or whose scores over a batch, do not fit; nothing has been allocated yet."""
     policy, learn = config.policy, config.learn
-    per_skill = tasks[0].env.spec.num_actions * (1 if policy.skills == "constant" else 1 + len(_input_indices(policy, tasks[0])))
+    per_skill = tasks[0].spec.num_actions * build_phi(policy, tasks).size(tasks[0].descriptor_size)
     samples = learn.lanes if learn.learner == "reinforce" else learn.lanes * learn.window
     # Parameters with their gradients and moments (6 copies); joint, posterior and score of each sample (4 arrays).
     numbers = (6 * per_skill + 4 * samples) * config.run.seeds

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from asap.features import Features
 from asap.keys import Key, many_uniforms
 from asap.policy.partition import Partition
-from asap.policy.skills import GibbsSkills
+from asap.policy.skills import GaussianSkills, GibbsSkills
 from asap.vector import element, lift, pick
 
 LEAST_TERMINATION = 1e-6  # A skill that can never be left has other skills with log-probability -infinity.
@@ -30,7 +30,7 @@ class ASAPPolicy(eqx.Module):
     """
 
     partition: Partition
-    skills: GibbsSkills
+    skills: GibbsSkills | GaussianSkills
     psi: Features
     phi: Features
     termination: float | None = eqx.field(static=True, default=None)
@@ -84,7 +84,7 @@ class ASAPPolicy(eqx.Module):
         return jax.nn.logsumexp(log_skill[:, None] + log_sigma, axis=0)
 
     def log_prob(
-        self, x: Observation, m: Descriptor, skill: Index, action: Index, previous: Index = NO_SKILL
+        self, x: Observation, m: Descriptor, skill: Index, action: Index | Float[Array, "A *batch"], previous: Index = NO_SKILL
     ) -> Float[Array, "*batch"]:
         """Z of the paper: log of the joint probability of the skill and the action."""
         log_skill = self.skill_log_probs(x, m, previous)

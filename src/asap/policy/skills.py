@@ -1,4 +1,6 @@
-"""Intra-skill policies (paper, Eq. 3): a Gibbs distribution over actions for every skill."""
+"""Intra-skill policies: a Gibbs distribution over actions for every skill (paper, Eq. 3), or a Gaussian over vectors."""
+
+import math
 
 import equinox as eqx
 import jax
@@ -38,3 +40,27 @@ class GibbsSkills(eqx.Module):
         theta = row(self.theta, skill)
         scores = sum(theta[:, d] * phi[d] for d in range(phi.shape[0]))
         return jax.nn.log_softmax(self.alpha_theta * scores, axis=0)
+
+
+class GaussianSkills(eqx.Module):
+    """sigma_i(a | x) = Normal(theta_i phi(x), exp(log_std_i)^2), each dimension of the action for itself.
+
+    Actions are in units of their range: -1 and 1 are the bounds. What is drawn beyond them is clipped on its way to the
+    environment, and scored as drawn.
+    """
+
+    theta: Float[Array, "S A D"]
+    log_std: Float[Array, "S A"]
+
+    def means(self, phi: Float[Array, "D ..."]) -> Float[Array, "S A ..."]:
+        return contract(self.theta, phi)
+
+    def log_probs_of_action(self, action: Float[Array, "A *batch"], phi: Float[Array, "D ..."]) -> Float[Array, "S *batch"]:
+        batch_axes = action.ndim - 1
+        log_std = lift(self.log_std, 2, batch_axes)
+        errors = (action - lift(self.means(phi), 2, batch_axes)) * jnp.exp(-log_std)
+        return -(0.5 * jnp.square(errors) + log_std + 0.5 * math.log(2 * math.pi)).sum(1)
+
+    def entropies(self) -> Float[Array, "S"]:
+        """In nats."""
+        return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)

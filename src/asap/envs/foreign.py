@@ -1,0 +1,150 @@
+"""Environments that are not ours: what the learner must know about one before workers play it."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium import spaces
+
+from asap.envs.core import Spec
+from asap.envs.known_names import GRID_COLUMNS, KNOWN, Names
+from asap.workers.border import time_limit
+from asap.workers.quiet import Sink, Surroundings, close, silently
+from asap.workers.source import EnvSource, Rules
+from asap.workers.spaces import bounds, check_spaces, num_numbers
+
+DISCOUNT = 0.99
+FREQUENCIES = (0.25, 0.5)
+SETTINGS = (
+    "policy.start=random",
+    "policy.alpha_beta=4.0",
+)
+PLAY_SETTINGS = (
+    "learn.critic_features=128",
+    "learn.entropy=0.01",
+    "learn.convergence_tolerance=0.0",
+    "run.chunk=1",
+    "run.eval_episodes=8",
+    "run.final_episodes=100",
+    "run.deterministic=true",
+    "run.candidates=64",
+)
+
+
+@dataclass(frozen=True)
+class ForeignTask:
+    """A Gymnasium environment as a task that can be learned."""
+
+    name: str
+    source: EnvSource
+    rules: Rules
+    spec: Spec
+    reward_threshold: float | None  # The mean return at which its makers call it solved.
+    action_text: str  # The action space, as the environment writes it.
+    basis: str = "linear"
+    misspecified: tuple[float, ...] = ()
+    approximate: tuple[float, ...] = ()
+
+    @property
+    def frequencies(self) -> tuple[tuple[float, ...], ...]:
+        """One slow and one fast wave along every input, which is scaled to deviation 1."""
+        count = len(self.inputs)
+        return tuple(tuple(w * (i == j) for j in range(count)) for i in range(count) for w in FREQUENCIES)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Where its defaults differ from those for tasks that we know."""
+        return (*SETTINGS, "policy.skills=linear") if self.spec.continuous else SETTINGS
+
+    @property
+    def play_settings(self) -> tuple[str, ...]:
+        return PLAY_SETTINGS
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.spec.observation_names
+
+    @property
+    def descriptor_size(self) -> int:
+        return 0
+
+
+def describe(source: EnvSource, rules: Rules) -> ForeignTask:
+    """Makes the environment once, to look at it; raises UserError where it cannot be learned."""
+    before = Surroundings.now()
+    try:
+        env = silently(Sink(), source.build)
+        try:
+            return _described(env, source, rules)
+        finally:
+            close(env)
+    finally:
+        before.restore()
+
+
+def _described(env: Any, source: EnvSource, rules: Rules) -> ForeignTask:
+    check_spaces(env.observation_space, env.action_space)
+    low, high = bounds(env.observation_space)
+    spec = Spec(
+        observation_names=_observation_names(env),
+        observation_low=tuple(low.tolist()),
+        observation_high=tuple(high.tolist()),
+        unit="",
+        action_names=_action_names(env),
+        horizon=time_limit(env, rules),
+        discount=DISCOUNT,
+        continuous=isinstance(env.action_space, spaces.Box),
+    )
+    threshold = env.spec.reward_threshold if env.spec is not None else None
+    return ForeignTask(source.name, source, rules, spec, threshold, str(env.action_space))
+
+
+def _observation_names(env: Any) -> tuple[str, ...]:
+    space = env.observation_space
+    told = _told(env, "observation_names", num_numbers(space)) or _fitting(_known(env).observations, num_numbers(space))
+    if told:
+        return told
+    if isinstance(space, spaces.Discrete):
+        columns = GRID_COLUMNS[_stem(env)](env.unwrapped) if _stem(env) in GRID_COLUMNS else None
+        states = range(int(space.start), int(space.start + space.n))
+        return tuple(f"state {s}" if columns is None else f"row {s // columns} column {s % columns}" for s in states)
+    if isinstance(space, spaces.MultiDiscrete):
+        pairs = zip(_numbered("obs", space.shape), space.start.ravel(), space.nvec.ravel())
+        return tuple(f"{name} is {start + value}" for name, start, count in pairs for value in range(count))
+    return _numbered("obs", space.shape)
+
+
+def _action_names(env: Any) -> tuple[str, ...]:
+    space, known = env.action_space, _known(env)
+    is_discrete = isinstance(space, spaces.Discrete)
+    told = _told(env, "action_names", num_numbers(space))
+    named = told or _fitting(known.actions if is_discrete else known.controls, num_numbers(space))
+    if named:
+        return named
+    if is_discrete:
+        return tuple(f"action {int(space.start) + a}" for a in range(int(space.n)))
+    return _numbered("action", space.shape or (1,))
+
+
+def _told(env: Any, name: str, count: int) -> tuple[str, ...]:
+    """Names that the environment itself gives, by an attribute or in its metadata; empty if they do not fit."""
+    names = getattr(env.unwrapped, name, None) or (env.metadata or {}).get(name) or ()
+    return _fitting(tuple(str(each) for each in names), count)
+
+
+def _fitting(names: tuple[str, ...], count: int) -> tuple[str, ...]:
+    return names if len(set(names)) == count else ()
+
+
+def _known(env: Any) -> Names:
+    return KNOWN.get(_stem(env), Names())
+
+
+def _stem(env: Any) -> str:
+    """The environment's id without its version."""
+    return env.spec.id.partition("-v")[0] if env.spec is not None else ""
+
+
+def _numbered(name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+    places = itertools.product(*(range(size) for size in shape))
+    return tuple(f"{name} {','.join(str(i) for i in place)}" for place in places)

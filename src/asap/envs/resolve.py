@@ -1,0 +1,48 @@
+"""Tasks by name: ours, and environments of Gymnasium or the user's own."""
+
+import functools
+import json
+
+from asap.config import EnvConfig
+from asap.envs import catalog
+from asap.envs.catalog import NamedTask
+from asap.envs.foreign import ForeignTask, describe
+from asap.errors import UserError
+from asap.workers.source import EnvSource, Rules
+
+Task = NamedTask | ForeignTask
+
+
+def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
+    """A task of `asap tasks`, an id of Gymnasium, or what an importable 'module:function' makes."""
+    if name in catalog.names() or (":" not in name and not _is_registered(name) and catalog.nearest(name)):
+        return catalog.find(name)
+    return _described(name, env)
+
+
+@functools.lru_cache(maxsize=16)
+def _described(name: str, env: EnvConfig) -> ForeignTask:
+    return describe(EnvSource(name, options_of(env)), rules_of(env))
+
+
+def rules_of(env: EnvConfig) -> Rules:
+    return Rules(env.max_steps, env.strict_obs, env.reward_scale, env.env_retries)
+
+
+def options_of(env: EnvConfig) -> dict:
+    if env.options is None:
+        return {}
+    cure = """write --set env.options='{"gravity": 9.8}'"""
+    try:
+        options = json.loads(env.options)
+    except ValueError:
+        raise UserError("env.options", "is not JSON", env.options, cure) from None
+    if not isinstance(options, dict):
+        raise UserError("env.options", "must be a JSON object", env.options, cure)
+    return options
+
+
+def _is_registered(name: str) -> bool:
+    import gymnasium
+
+    return name in gymnasium.registry

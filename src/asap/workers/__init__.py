@@ -1,0 +1,1 @@
+"""Who plays episodes when the environment is not ours. Nothing in this package imports JAX: a worker starts at once."""

@@ -1,0 +1,234 @@
+"""The border to a foreign environment: everything that enters is checked here, once, and is our own from here on."""
+
+import functools
+import sys
+import traceback
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Float
+
+from asap.workers.controls import control
+from asap.workers.quiet import Sink, Surroundings, close, silently
+from asap.workers.readings import LARGEST, flag, number, reading
+from asap.workers.source import EnvSource, Rules
+from asap.workers.spaces import bounds, check_spaces, num_numbers
+from asap.workers.trouble import Trouble, show
+from asap.workers.work import EpisodeId
+
+__all__ = ["DEFAULT_LIMIT", "Border", "Trouble", "time_limit"]
+
+DEFAULT_LIMIT = 1000
+LARGE = 1e30  # Rewards beyond this are worth a remark.
+_OF_TIME_LIMIT = "_max_episode_steps"  # Where Gymnasium's TimeLimit has it; it shows in a spec only if there is one.
+
+
+def time_limit(env: Any, rules: Rules) -> int:
+    """After how many steps an episode is truncated."""
+    own = env.spec.max_episode_steps if env.spec is not None else None
+    if own is None and env.has_wrapper_attr(_OF_TIME_LIMIT):
+        own = env.get_wrapper_attr(_OF_TIME_LIMIT)
+    limits = [limit for limit in (rules.max_steps, own) if limit is not None]
+    return min(limits, default=DEFAULT_LIMIT)
+
+
+class Border:
+    """One environment, played episode by episode.
+
+    Raises `Trouble` for what the environment does wrong; it can be reset after that. What the environment does that is odd
+    but not wrong is noted, each kind of thing once.
+    """
+
+    def __init__(self, source: EnvSource, rules: Rules):
+        self._rules = rules
+        self._sink, self._noted, self._notes = Sink(), set(), []
+        before = Surroundings.now()
+        try:
+            self._env = silently(self._sink, source.build)
+        finally:
+            self._tidy(before)
+        self._spaces = self._env.observation_space, self._env.action_space
+        check_spaces(*self._spaces)
+        self._read, self._act = reading(self._spaces[0], functools.partial(self._note, "dtype")), control(self._spaces[1])
+        self._low, self._high = bounds(self._spaces[0])
+        self._limit, self._scale = time_limit(self._env, rules), float(rules.reward_scale)
+        is_one_hot = isinstance(self._spaces[0], (spaces.Discrete, spaces.MultiDiscrete))
+        self._watches_bounds = not is_one_hot and bool(np.isfinite([self._low, self._high]).any())
+        self.terminated, self.success = False, None
+
+    def reset(self, episode: EpisodeId) -> Float[np.ndarray, "O"]:
+        return self.start(episode.reset_seed)
+
+    def start(self, seed: int) -> Float[np.ndarray, "O"]:
+        """`reset` with the seed that the environment is given."""
+        self._elapsed, self._actions, self._sum_of_large = 0, [], 0.0
+        self.terminated, self.success = False, None
+        self._before = Surroundings.now()
+        try:
+            x = self._read(self._begin(seed))
+            self._check_spaces()
+        except Trouble as trouble:
+            self._tidy(self._before)
+            raise trouble.at("env.reset", 0, [])
+        self._tidy(self._before)
+        self._seen = [x]
+        if self._rules.strict_obs:
+            self._check_bounds("env.reset")
+        return x
+
+    def step(self, action: int | Float[np.ndarray, "A"]) -> tuple[Float[np.ndarray, "O"], float, bool]:
+        theirs = self._act(action)
+        self._actions.append(action)
+        self._elapsed += 1
+        stdout, sys.stdout = sys.stdout, self._sink
+        try:
+            answer = self._env.step(theirs)
+        except (Exception, SystemExit) as error:
+            raise self._placed(_raised(error)) from error
+        finally:
+            sys.stdout = stdout
+        try:
+            x, reward, terminated, truncated, info = self._unpacked(answer)
+        except Trouble as trouble:
+            raise self._placed(trouble) from None
+        if self._watches_bounds:
+            self._seen.append(x)
+            if self._rules.strict_obs:
+                self._check_bounds("env.step")
+        ended = terminated or truncated or self._elapsed >= self._limit
+        if ended:
+            self._finish(terminated, truncated, info)
+        return x, reward, ended
+
+    def sample(self, generator: np.random.Generator) -> int | Float[np.ndarray, "A"]:
+        """An action at random, in our units."""
+        if isinstance(self._spaces[1], spaces.Discrete):
+            return int(generator.integers(self._spaces[1].n))
+        return generator.uniform(-1, 1, num_numbers(self._spaces[1]))
+
+    def action(self, recorded: Any) -> int | Float[np.ndarray, "A"]:
+        """An action as JSON has it; ValueError if it is none."""
+        space = self._spaces[1]
+        if isinstance(space, spaces.Discrete):
+            if type(recorded) is not int or not 0 <= recorded < space.n:
+                raise ValueError(f"{recorded!r} is none of {space.n} actions")
+            return recorded
+        action = np.asarray(recorded, float)
+        if action.shape != (num_numbers(space),):
+            raise ValueError(f"{recorded!r} is not a list of {num_numbers(space)} numbers")
+        return action
+
+    def take_notes(self) -> tuple[str, ...]:
+        """What was noted since they were last taken."""
+        notes, self._notes = tuple(self._notes), []
+        return notes
+
+    def close(self) -> None:
+        close(self._env)
+
+    def _begin(self, seed: int) -> Any:
+        for attempt in range(self._rules.env_retries + 1):
+            try:
+                answer = silently(self._sink, lambda: self._env.reset(seed=seed))
+            except (Exception, SystemExit) as error:
+                trouble, cause = _raised(error), error
+                continue
+            if attempt:
+                self._note("reset", f"{trouble.what} in reset; it went well when tried again")
+            if not (isinstance(answer, tuple) and len(answer) == 2):
+                raise Trouble("reset must return (obs, info)", show(answer))
+            return answer[0]
+        raise trouble from cause
+
+    def _unpacked(self, answer: Any) -> tuple[Float[np.ndarray, "O"], float, bool, bool, Any]:
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            raise _wrong_answer(answer)
+        observation, reward, terminated, truncated, info = answer
+        x = self._read(observation)
+        if not isinstance(reward, float) or not -LARGE < reward * self._scale < LARGE:
+            reward = self._number(reward)
+        if type(terminated) is not bool:
+            terminated = flag("terminated", terminated)
+        if type(truncated) is not bool:
+            truncated = flag("truncated", truncated)
+        return x, reward * self._scale, terminated, truncated, info
+
+    def _number(self, reward: Any) -> float:
+        value = number(reward)
+        scaled = value * self._scale
+        if abs(scaled) < LARGE:
+            return value
+        self._sum_of_large += scaled
+        if abs(scaled) > LARGEST or abs(self._sum_of_large) > LARGEST:
+            raise Trouble(f"reward is {value:g}, and the return more than float32 can hold: make reward_scale smaller")
+        self._note("reward", f"reward is {value:g}: numbers as large as this are not learned from well; make reward_scale smaller")
+        return value
+
+    def _finish(self, terminated: bool, truncated: bool, info: Any) -> None:
+        self.terminated, self.success = terminated, _success(info)
+        if not (terminated or truncated):
+            self._note("max_steps", f"an episode that did not end by itself was cut after {self._limit} steps (max_steps)")
+        # All observations at once: looked at one by one they would cost more than the rest of the border.
+        outside = self._outside(np.concatenate(self._seen).reshape(len(self._seen), -1)) if self._watches_bounds and self._seen else ""
+        if outside:
+            self._watches_bounds = False
+            self._note("bounds", outside)
+        self._tidy(self._before)
+
+    def _outside(self, seen: Float[np.ndarray, "T O"]) -> str:
+        """The first number outside of its bounds, in words."""
+        outside = (seen < self._low) | (seen > self._high)
+        if not outside.any():
+            return ""
+        t, i = np.unravel_index(outside.argmax(), outside.shape)
+        return f"obs[{i}] is {seen[t, i]:g}, outside of observation_space, which says {self._low[i]:g} to {self._high[i]:g}"
+
+    def _check_bounds(self, field: str) -> None:
+        outside = self._outside(self._seen.pop()[None])
+        if outside:
+            self._tidy(self._before)
+            raise Trouble(outside).at(field, self._elapsed, self._actions)
+
+    def _check_spaces(self) -> None:
+        """That the spaces are those of the start; looked at in every reset."""
+        for name, space in zip(("observation_space", "action_space"), self._spaces):
+            now = getattr(self._env, name)
+            if now is not space and now != space:
+                raise Trouble(f"changed from {space} to {now}", field=name)
+
+    def _placed(self, trouble: Trouble) -> Trouble:
+        self._tidy(self._before)
+        return trouble.at("env.step", self._elapsed, self._actions)
+
+    def _tidy(self, before: Surroundings) -> None:
+        for told in before.restore():
+            self._note(told, told)
+        printed = self._sink.take_line()
+        if printed:
+            self._note("printed", f"the environment prints, for instance '{printed[:80]}'; not shown")
+
+    def _note(self, kind: str, note: str) -> None:
+        if kind not in self._noted:
+            self._noted.add(kind)
+            self._notes.append(note)
+
+
+def _wrong_answer(answer: Any) -> Trouble:
+    if not isinstance(answer, tuple):
+        return Trouble("step must return (obs, reward, terminated, truncated, info)", show(answer))
+    cure = " (wrap with shimmy)" if len(answer) == 4 else ""
+    return Trouble(f"step returned {len(answer)} values; Gymnasium needs 5{cure}")
+
+
+def _raised(error: BaseException) -> Trouble:
+    told = "".join(traceback.format_exception(error))
+    return Trouble(f"env raised {type(error).__name__}: {error}".removesuffix(": "), traceback=told)
+
+
+def _success(info: Any) -> bool | None:
+    """By the two keys that environments use for it."""
+    for key in ("is_success", "success"):
+        if isinstance(info, dict) and np.ndim(info.get(key, [])) == 0 and info[key] is not None:
+            return bool(info[key])
+    return None

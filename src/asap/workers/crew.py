@@ -1,0 +1,60 @@
+"""Hiring workers: from what the user says ("4", "ray") to a dispatcher that has them play."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from asap.errors import RunError, UserError
+from asap.workers.dispatch import Dispatcher
+from asap.workers.failures import Recording, failure
+from asap.workers.in_process import InProcess
+from asap.workers.pool import Pool
+from asap.workers.source import EnvSource, Rules
+from asap.workers.work import Failed
+from asap.workers.workers import Workers
+
+IN_PROCESS = "0"
+MOST_WORKERS = 1024
+CURE = "give 0 (this process plays), a number of processes, ray, or ray:N"
+
+
+def hire(
+    workers: str,
+    source: EnvSource,
+    rules: Rules,
+    folder: Path,
+    notice: Callable[[str], None],
+    step_timeout: float = 30.0,
+    retries: int = 5,
+    on_no_workers: str = "wait",
+) -> Dispatcher:
+    """`folder` takes what environments print, and recordings of episodes that failed."""
+
+    def explain(failed: Failed) -> RunError:
+        if source.make is not None:
+            return failure(failed, source.name)
+        path = Path(os.path.relpath(folder / f"failed-episode-{failed.episode.number}.json"))
+        Recording.of(source, failed).save(path)
+        return failure(failed, source.name, path)
+
+    return Dispatcher(_workers(workers, source, rules, folder), explain, notice, step_timeout, retries, on_no_workers)
+
+
+def _workers(text: str, source: EnvSource, rules: Rules, folder: Path) -> Workers:
+    kind, _, count = text.partition(":")
+    if kind == "ray" and re.fullmatch(r"\d*", count):
+        from asap.workers.ray_cluster import RayWorkers
+
+        return RayWorkers(source, rules, _checked(text, int(count or os.cpu_count() or 1)))
+    if not re.fullmatch(r"\d+", text):
+        raise UserError("--workers", "must be a number or ray", text, CURE)
+    if text == IN_PROCESS:
+        return InProcess(source, rules)
+    return Pool(source, rules, _checked(text, int(text)), folder / "workers.log")
+
+
+def _checked(text: str, count: int) -> int:
+    if not 1 <= count <= MOST_WORKERS:
+        raise UserError("--workers", f"must be from 1 to {MOST_WORKERS}", text, CURE)
+    return count

@@ -1,0 +1,52 @@
+"""Whether an episode of an environment depends on its seed and the actions, and on nothing else."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from asap.workers.border import Border, Trouble
+from asap.workers.failures import explained
+
+MOST_STEPS = 1000
+
+
+def check(make_border: Callable[[], Border], seeds: Sequence[int]) -> str | None:
+    """Plays each seed's episode twice, the second time in another environment and in reverse order.
+
+    None where both times gave the same, otherwise a sentence about the first that did not; RunError where one failed.
+    """
+    first, second = _digests(make_border, seeds), _digests(make_border, seeds[::-1])
+    changed = [number for number, seed in enumerate(seeds) if first[seed] != second[seed]]
+    if not changed:
+        return None
+    number, seed = changed[0], seeds[changed[0]]
+    alone, again = (_digests(make_border, [seed]) for _ in range(2))
+    reason = "state of the environment leaks into the next episode" if alone == again else "the environment is not deterministic"
+    return f"episode {number} gave two different digests for the same seed ({seed}): {reason}"
+
+
+def _digests(make_border: Callable[[], Border], seeds: Sequence[int]) -> dict[int, bytes]:
+    border, digests = make_border(), {}
+    try:
+        for seed in seeds:
+            digests[seed] = _digest(border, seed)
+    except Trouble as trouble:
+        cure = "it was one of those played to see whether the environment is deterministic"
+        raise explained(trouble, "an episode", seed, cure) from trouble
+    finally:
+        border.close()
+    return digests
+
+
+def _digest(border: Border, seed: int) -> bytes:
+    """Of an episode with actions that the seed gives, or of its first steps."""
+    generator, digest = np.random.default_rng(seed), hashlib.sha256()
+    digest.update(border.start(seed))
+    for _ in range(MOST_STEPS):
+        x, reward, ended = border.step(border.sample(generator))
+        digest.update(x)
+        digest.update(np.float64([reward, ended]))
+        if ended:
+            break
+    return digest.digest()

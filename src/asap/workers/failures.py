@@ -1,0 +1,60 @@
+"""A failed episode for the user: one line, and a file with which to see it again."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from asap.errors import RunError, UserError
+from asap.workers.source import EnvSource, Rules
+from asap.workers.trouble import Trouble
+from asap.workers.work import CHECK, EVALUATION, SEARCH, TRAINING, Failed
+
+_KINDS = {TRAINING: "episode", SEARCH: "search episode", EVALUATION: "evaluation episode", CHECK: "check episode"}
+
+
+def failure(failed: Failed, name: str, replay: str | Path | None = None) -> RunError:
+    """What went wrong, where, and the command that shows it again; `name` is the environment's, `replay` a saved `Recording`."""
+    episode = failed.episode
+    again = f"--replay {replay}" if replay is not None else f"--seed {episode.reset_seed}"
+    cure = f"see it again with: asap check {name} {again}"
+    return explained(failed, f"{_KINDS[episode.stream]} {episode.number}", episode.reset_seed, cure)
+
+
+def explained(failed: Failed | Trouble, which: str, seed: int, cure: str) -> RunError:
+    got = f" (got {failed.value})" if failed.value else ""
+    return RunError(failed.field, f"{failed.what}{got} at {which} step {failed.step} (seed {seed})", cure=cure)
+
+
+class Recording(NamedTuple):
+    """An episode up to its failure, as JSON has it."""
+
+    env: str
+    options: dict[str, Any]
+    rules: dict[str, Any]
+    seed: int  # Of the reset.
+    actions: list[Any]  # In our units, as `Border.step` takes them.
+    error: str
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, source: EnvSource, rules: Rules, failed: Failed) -> "Recording":
+        error = f"{failed.field}: {failed.what}"
+        return cls(
+            source.name, source.options, rules._asdict(), failed.episode.reset_seed, failed.actions, error, failed.traceback
+        )
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(json.dumps(self._asdict(), default=repr), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Recording":
+        cure = "pass a file that a failed run has written"
+        try:
+            recording = cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+            Rules(**recording.rules)
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError("--replay", f"cannot be read: {error}", path, cure) from error
+        wanted = (str, dict, dict, int, list, str, str)
+        if not all(isinstance(value, kind) for value, kind in zip(recording, wanted)):
+            raise UserError("--replay", "not the recording of an episode", path, cure)
+        return recording

@@ -1,0 +1,168 @@
+"""What driver and workers say to each other, each message checked part by part where it is received."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asap.errors import RunError, UserError
+from asap.workers.frames import BadMessage, pack, unpack
+from asap.workers.source import EnvSource, Rules
+from asap.workers.work import EpisodeId, Failed, Finished, Plan, Played, Work
+
+
+class Hello(NamedTuple):
+    """First to a worker: what it will play."""
+
+    source: EnvSource
+    rules: Rules
+
+
+class Ready(NamedTuple):
+    """From a worker that has made its environment. Versions by package, since results are bits."""
+
+    versions: dict[str, str]
+
+
+class Refused(NamedTuple):
+    """From a worker that cannot go on for a reason that the user must know; it is the same at every worker."""
+
+    line: str
+    exit_code: int
+
+    def error(self) -> UserError:
+        field, _, what = self.line.partition(": ")
+        return (RunError if self.exit_code == RunError.exit_code else UserError)(field, what)
+
+
+class Goodbye(NamedTuple):
+    """To a worker: close the environment and end."""
+
+
+Message = Hello | Work | Goodbye | Ready | Finished | Refused
+
+
+def encode(message: Message) -> bytes:
+    """The frame of a message."""
+    arrays: list[np.ndarray] = []
+    header = _TELL[type(message)](message, arrays)
+    return pack({"kind": type(message).__name__, **header}, arrays)
+
+
+def decode(frame: bytes | bytearray) -> Message:
+    """The message of a whole frame, or `BadMessage`."""
+    told, arrays = unpack(frame)
+    try:
+        return _HEAR[told["kind"]](told, arrays)
+    except BadMessage:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BadMessage(f"{type(error).__name__}: {error}") from None
+
+
+def _tell_hello(message: Hello, arrays: list[np.ndarray]) -> dict[str, Any]:
+    return {"name": message.source.name, "options": message.source.options, "rules": message.rules._asdict()}
+
+
+def _hear_hello(told: dict[str, Any], arrays: list[np.ndarray]) -> Hello:
+    return Hello(EnvSource(_a(str, told["name"]), _a(dict, told["options"])), Rules(**told["rules"]))
+
+
+def _tell_work(work: Work, arrays: list[np.ndarray]) -> dict[str, Any]:
+    arrays.extend(np.asarray(values) for values in work.plan.arrays.values())
+    return {
+        "number": work.number,
+        "static": work.plan.static,
+        "names": list(work.plan.arrays),
+        "episodes": work.episodes,
+        "deterministic": work.deterministic,
+    }
+
+
+def _hear_work(told: dict[str, Any], arrays: list[np.ndarray]) -> Work:
+    plan = Plan(_a(dict, told["static"]), dict(zip(told["names"], arrays, strict=True)))
+    episodes = tuple(map(_episode, told["episodes"]))
+    return Work(_a(int, told["number"]), plan, episodes, _a(bool, told["deterministic"]))
+
+
+def _tell_finished(finished: Finished, arrays: list[np.ndarray]) -> dict[str, Any]:
+    for played in finished.played:
+        arrays.extend((played.observations, played.skills, played.actions, played.rewards))
+    return {
+        "number": finished.number,
+        "played": [[played.episode, played.terminated, played.success, played.notes] for played in finished.played],
+        "failed": finished.failed and finished.failed._asdict(),
+    }
+
+
+def _hear_finished(told: dict[str, Any], arrays: list[np.ndarray]) -> Finished:
+    fours = zip(*(arrays[i::4] for i in range(4)), strict=True)
+    played = tuple(_hear_played(facts, *four) for facts, four in zip(told["played"], fours, strict=True))
+    failed = None if told["failed"] is None else _hear_failed(told["failed"])
+    return Finished(_a(int, told["number"]), played, failed)
+
+
+def _hear_played(facts: list[Any], observations: Any, skills: Any, actions: Any, rewards: Any) -> Played:
+    episode, terminated, success, notes = facts
+    length = len(rewards)
+    is_complete = (
+        observations.ndim == 2
+        and actions.ndim in (1, 2)
+        and skills.shape == rewards.shape == (length,)
+        and (len(observations), len(actions)) == (length + 1, length)
+        and (observations.dtype, skills.dtype, rewards.dtype) == (np.float32, np.int32, np.float32)
+        and actions.dtype == (np.int32 if actions.ndim == 1 else np.float32)
+    )
+    if not is_complete:
+        raise BadMessage(f"an episode whose parts do not fit together: {[episode, length]}")
+    notes = tuple(_a(str, note) for note in notes)
+    success = success if success is None else _a(bool, success)
+    return Played(_episode(episode), observations, skills, actions, rewards, _a(bool, terminated), success, notes)
+
+
+def _hear_failed(told: dict[str, Any]) -> Failed:
+    texts = {name: _a(str, told[name]) for name in ("field", "what", "value", "traceback")}
+    return Failed(_episode(told["episode"]), step=_a(int, told["step"]), actions=_a(list, told["actions"]), **texts)
+
+
+def _episode(told: list[Any]) -> EpisodeId:
+    return EpisodeId(*(_a(int, number) for number in told))
+
+
+def _a(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise BadMessage(f"not a {kind.__name__}: {value!r:.80}")
+    return value
+
+
+def _tell_ready(message: Ready, arrays: list[np.ndarray]) -> dict[str, Any]:
+    return {"versions": message.versions}
+
+
+def _hear_ready(told: dict[str, Any], arrays: list[np.ndarray]) -> Ready:
+    return Ready({_a(str, name): _a(str, version) for name, version in told["versions"].items()})
+
+
+def _tell_refused(message: Refused, arrays: list[np.ndarray]) -> dict[str, Any]:
+    return message._asdict()
+
+
+def _hear_refused(told: dict[str, Any], arrays: list[np.ndarray]) -> Refused:
+    return Refused(_a(str, told["line"]), _a(int, told["exit_code"]))
+
+
+_TELL = {
+    Hello: _tell_hello,
+    Work: _tell_work,
+    Goodbye: lambda message, arrays: {},
+    Ready: _tell_ready,
+    Finished: _tell_finished,
+    Refused: _tell_refused,
+}
+_HEAR = {
+    "Hello": _hear_hello,
+    "Work": _hear_work,
+    "Goodbye": lambda told, arrays: Goodbye(),
+    "Ready": _hear_ready,
+    "Finished": _hear_finished,
+    "Refused": _hear_refused,
+}

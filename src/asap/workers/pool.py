@@ -1,0 +1,91 @@
+"""Workers that are processes of this machine.
+
+Not by `multiprocessing`: it would run the user's unguarded `__main__` once more, or fork a process in which JAX has threads,
+and it pickles.
+"""
+
+import os
+import selectors
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from asap.workers.board import Progress
+from asap.workers.frames import BadMessage
+from asap.workers.messages import Goodbye, Hello, decode, encode
+from asap.workers.source import EnvSource, Rules
+from asap.workers.work import Work
+from asap.workers.worker_process import WorkerEnded, WorkerProcess
+from asap.workers.workers import Died, Event, Workers, event_of
+
+PATIENCE_AT_CLOSE = 5.0  # Seconds for environments to close; then they are killed.
+
+
+class Pool(Workers):
+    """`log` takes what environments print, and the tracebacks of workers that fail; without it nobody sees them."""
+
+    def __init__(self, source: EnvSource, rules: Rules, num_workers: int, log: Path | None = None):
+        self._hello = encode(Hello(source.portable(), rules))
+        self.num_workers, self.where = num_workers, str(log or "")
+        self._output = subprocess.DEVNULL if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._selector = selectors.DefaultSelector()
+        self._processes: dict[int, WorkerProcess] = {}
+        self._dead: set[int] = set()
+        try:
+            for worker in range(num_workers):
+                self._start(worker)
+        except BaseException:
+            self.close()
+            raise
+
+    def submit(self, worker: int, work: Work) -> None:
+        self._processes[worker].send(encode(work))
+
+    def poll(self, timeout: float) -> list[Event]:
+        self._selector.select(timeout)
+        return [event for worker in range(self.num_workers) if worker not in self._dead for event in self._listen(worker)]
+
+    def progress(self, worker: int) -> Progress:
+        return self._processes[worker].progress()
+
+    def restart(self, worker: int) -> None:
+        self._bury(worker)
+        self._start(worker)
+
+    def close(self) -> None:
+        for worker, process in self._processes.items():
+            if worker not in self._dead:
+                process.send(encode(Goodbye()))
+        deadline = time.monotonic() + PATIENCE_AT_CLOSE
+        for process in self._processes.values():
+            process.wait(max(0.0, deadline - time.monotonic()))
+        for worker in self._processes:
+            self._bury(worker)
+        self._selector.close()
+        if self._output >= 0:
+            os.close(self._output)
+            self._output = subprocess.DEVNULL
+
+    def pids(self) -> list[int]:
+        """Of the leaders of the workers' process groups."""
+        return [process.pid for process in self._processes.values()]
+
+    def _start(self, worker: int) -> None:
+        process = self._processes[worker] = WorkerProcess(sys.path, self._output)
+        self._selector.register(process, selectors.EVENT_READ)
+        self._dead.discard(worker)
+        process.send(self._hello)
+
+    def _bury(self, worker: int) -> None:
+        if worker not in self._dead:
+            self._dead.add(worker)
+            self._selector.unregister(self._processes[worker])
+            self._processes[worker].kill()
+
+    def _listen(self, worker: int) -> list[Event]:
+        try:
+            return [event_of(worker, decode(frame)) for frame in self._processes[worker].receive()]
+        except (WorkerEnded, BadMessage) as error:
+            self._bury(worker)
+            return [Died(worker, str(error))]

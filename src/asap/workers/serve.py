@@ -1,0 +1,50 @@
+"""The player's side of a connection: work comes in, episodes go out."""
+
+import platform
+import socket
+from importlib.metadata import version
+
+from asap.errors import UserError
+from asap.workers.board import Board
+from asap.workers.border import Border
+from asap.workers.episodes import play_chunk
+from asap.workers.frames import PREFIX, frame_size
+from asap.workers.messages import Hello, Message, Ready, Refused, decode, encode
+from asap.workers.work import Work
+
+
+def serve(connection: socket.socket, board: Board) -> None:
+    """Plays what comes until it is told goodbye. Errors of our own end the worker, with their traceback in its output."""
+    hello = receive(connection)
+    assert isinstance(hello, Hello), hello
+    try:
+        border = Border(hello.source, hello.rules)
+        connection.sendall(encode(Ready(versions())))
+        while isinstance(work := receive(connection), Work):
+            board.begin(work.number)
+            connection.sendall(encode(play_chunk(border, work, board.note)))
+    except UserError as error:
+        connection.sendall(encode(Refused(str(error), error.exit_code)))
+        return
+    border.close()
+
+
+def versions() -> dict[str, str]:
+    """Of all that the bits of an episode depend on and that we know of."""
+    return {"python": platform.python_version(), **{name: version(name) for name in ("asap-rl", "numpy", "gymnasium")}}
+
+
+def receive(connection: socket.socket) -> Message:
+    """The next message, waited for."""
+    prefix = _read(connection, PREFIX.size)
+    return decode(prefix + _read(connection, frame_size(prefix) - PREFIX.size))
+
+
+def _read(connection: socket.socket, size: int) -> bytearray:
+    buffer, begin = bytearray(size), 0
+    while begin < size:
+        count = connection.recv_into(memoryview(buffer)[begin:])
+        if count == 0:
+            raise EOFError("the driver hung up")
+        begin += count
+    return buffer

@@ -1,0 +1,213 @@
+"""Where an environment comes from: an id of Gymnasium, an importable function, or a live object of this process."""
+
+import difflib
+import functools
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from asap.errors import UserError
+
+FIELD = "env"
+IMPORTABLE = "pass an importable 'module:function'"
+
+
+class Rules(NamedTuple):
+    """What the border holds an environment to."""
+
+    max_steps: int | None = None  # None: the environment's own time limit, or 1000 where it has none.
+    strict_obs: bool = False  # Observations outside their bounds: an error rather than a remark.
+    reward_scale: float = 1.0
+    env_retries: int = 2  # How often a `reset` that raises is tried again.
+
+
+class EnvSource(NamedTuple):
+    """A recipe for an environment. Without `make` it is plain data that any worker can follow."""
+
+    name: str  # "CartPole-v1", "module:Id-v0" or "module:function".
+    options: dict[str, Any] = {}  # Keyword arguments, as JSON has them.
+    make: Callable[..., Any] | None = None  # In this process only.
+
+    @classmethod
+    def of(cls, origin: Any, options: dict[str, Any] | None = None) -> "EnvSource":
+        """From what a user may give: a name, an environment, or a function that makes one."""
+        options = {} if options is None else options
+        if isinstance(origin, str):
+            return cls(origin, options)
+        import gymnasium
+
+        if callable(origin) and not isinstance(origin, gymnasium.Env):
+            return cls(_name_of(origin), options, origin)
+        _require_env(origin, type(origin).__name__)
+        return _lent(origin, options)
+
+    def build(self) -> Any:
+        """A gymnasium.Env; all that goes wrong on the way is the user's to know in one line."""
+        try:
+            env = self._maker()()
+        except UserError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise _explain(self.name, error) from error
+        _require_env(env, self.name)
+        return env
+
+    def portable(self) -> "EnvSource":
+        """This source as plain data, for workers outside of this process."""
+        reason = _why_not_portable(self)
+        if reason:
+            raise UserError(FIELD, f"env factory cannot be sent to workers ({reason})", self.name, IMPORTABLE)
+        return self._replace(make=None)
+
+    def _maker(self) -> Callable[[], Any]:
+        if isinstance(self.make, Lent):
+            return self.make
+        factory = _find_factory(self.name) if self.make is None else self.make
+        if factory is not None:
+            return functools.partial(factory, **self.options)
+        import gymnasium
+
+        _require_registered(self.name)
+        return functools.partial(gymnasium.make, self.name, **{"disable_env_checker": True, **self.options})
+
+
+class Lent(NamedTuple):
+    """A live environment that stays its owner's: closing what is built from it leaves it open."""
+
+    env: Any
+
+    def __call__(self) -> Any:
+        import gymnasium
+
+        class Kept(gymnasium.Wrapper):
+            def close(self) -> None: ...
+
+        return Kept(self.env)
+
+
+def _lent(env: Any, options: dict[str, Any]) -> EnvSource:
+    if options:
+        raise UserError(FIELD, "an environment that is already made takes no options", sorted(options), "pass its id instead")
+    spec = env.spec
+    if spec is None:
+        return EnvSource(f"{type(env.unwrapped).__module__}:{type(env.unwrapped).__qualname__}", {}, Lent(env))
+    options = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
+    if spec.max_episode_steps is not None:
+        options["max_episode_steps"] = spec.max_episode_steps
+    return EnvSource(spec.id, options, Lent(env))
+
+
+def _name_of(factory: Callable[..., Any]) -> str:
+    name = getattr(factory, "__qualname__", type(factory).__name__)
+    return f"{getattr(factory, '__module__', None) or '?'}:{name}"
+
+
+def _why_not_portable(source: EnvSource) -> str:
+    """Empty where nothing speaks against it."""
+    if isinstance(source.make, Lent):
+        spec = source.make.env.spec
+        if spec is None:
+            return "an environment without an id"
+        if spec.additional_wrappers:
+            return "an environment in wrappers: " + ", ".join(wrapper.name for wrapper in spec.additional_wrappers)
+    elif source.make is not None:
+        module, _, name = source.name.partition(":")
+        if "<lambda>" in name:
+            return "lambda"
+        if "<locals>" in name:
+            return "a local function"
+        if module == "__main__":
+            return "defined in __main__"
+        if _look_up(module, name) is not source.make:
+            return f"a {type(source.make).__name__} that cannot be imported"
+    try:
+        json.dumps(source.options)
+    except (TypeError, ValueError) as error:
+        return f"options are not plain data: {error}"
+    return ""
+
+
+def _look_up(module: str, name: str) -> Any:
+    try:
+        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError):
+        return None
+
+
+def _find_factory(name: str) -> Callable[..., Any] | None:
+    """What "module:function" names; None where the name is an id of Gymnasium, whose module it then has imported."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        return None
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    importlib.import_module(module)
+    import gymnasium
+
+    found = _look_up(module, attribute)
+    if callable(found):
+        return found
+    is_id = attribute in gymnasium.registry or not attribute.replace(".", "_").isidentifier()
+    if is_id:
+        return None
+    raise UserError(FIELD, f"module '{module}' has no function '{attribute}'", repr(name), _did_you_mean(attribute, dir(sys.modules[module])))
+
+
+def _require_env(env: Any, name: str) -> None:
+    import gymnasium
+
+    if isinstance(env, gymnasium.Env):
+        return
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        raise UserError(FIELD, "a vector environment cannot be played", name, "pass one environment; workers play several at once")
+    is_old_gym = any(cls.__module__.split(".")[0] == "gym" for cls in type(env).__mro__)
+    cure = "Gym is older than Gymnasium; wrap with shimmy" if is_old_gym else "pass an id, a gymnasium.Env or a function that returns one"
+    raise UserError(FIELD, f"not a gymnasium.Env but {type(env).__name__}", name, cure)
+
+
+def _require_registered(name: str) -> None:
+    """Asked before Gymnasium is, whose answer may be several lines long. Without a version, it takes the newest."""
+    import gymnasium
+
+    gymnasium_id = name.rpartition(":")[2]
+    if gymnasium_id not in gymnasium.registry and not any(_stem(known) == gymnasium_id for known in gymnasium.registry):
+        raise UserError(FIELD, f"'{name}' is not registered", cure=_nearest(gymnasium_id))
+
+
+def _nearest(gymnasium_id: str) -> str:
+    """The cure for an unknown id: its newest version, the id most like it, or the package that may be missing."""
+    import gymnasium
+
+    known = gymnasium.registry.values()
+    versions = [spec for spec in known if _stem(spec.id) in (gymnasium_id, _stem(gymnasium_id))]
+    if versions:
+        return f"did you mean '{max(versions, key=lambda spec: spec.version or 0).id}'?"
+    namespace, slash, _ = gymnasium_id.rpartition("/")
+    if slash and not any(spec.namespace == namespace for spec in known):
+        return f"name the module that registers '{namespace}' too, as in 'module:{gymnasium_id}'"
+    return _did_you_mean(gymnasium_id, list(gymnasium.registry)) or "list what there is with gymnasium.pprint_registry()"
+
+
+def _stem(gymnasium_id: str) -> str:
+    return gymnasium_id.rpartition("-v")[0]
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean '{near[0]}'?" if near else ""
+
+
+def _explain(name: str, error: BaseException) -> UserError:
+    """An error from the making of an environment, in one line."""
+    import gymnasium
+
+    said = " ".join(str(error).split())
+    if isinstance(error, gymnasium.error.DependencyNotInstalled):
+        return UserError(FIELD, f"'{name}' needs a package that is not installed", cure=said)
+    if isinstance(error, ModuleNotFoundError):
+        cure = "check the spelling" if name.startswith(f"{error.name}:") else f"pip install what provides '{error.name}'"
+        return UserError(FIELD, f"'{name}' needs the module '{error.name}', which is not installed", cure=cure)
+    return UserError(FIELD, f"making '{name}' raised {type(error).__name__}: {said}"[:400])

@@ -1,0 +1,40 @@
+"""What an environment did wrong."""
+
+from typing import Any
+
+_LONGEST = 300
+
+
+class Trouble(Exception):
+    """Raised where a value from an environment is refused; the border adds where in the episode that was."""
+
+    def __init__(self, what: str, value: str = "", traceback: str = "", field: str = ""):
+        super().__init__(what)
+        self.what, self.value, self.traceback = _one_line(what), _one_line(value), traceback
+        self.field, self.step, self.actions = field, 0, []
+
+    def at(self, field: str, step: int, actions: list[Any]) -> "Trouble":
+        self.field, self.step = self.field or field, step
+        self.actions = [action if isinstance(action, int) else action.tolist() for action in actions]
+        return self
+
+    def report(self) -> dict[str, Any]:
+        """The fields of `Failed`, apart from the episode."""
+        names = ("field", "what", "value", "step", "actions", "traceback")
+        return {name: getattr(self, name) for name in names}
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."
+
+
+def show(value: Any) -> str:
+    """A value of unknown origin, short enough for a line, with its type where that is the point."""
+    try:
+        shown = repr(value)
+    except Exception:
+        shown = "a value without a repr"
+    shown = " ".join(shown[:_LONGEST].split())
+    shown = shown if len(shown) <= 80 else shown[:80] + "..."
+    return shown if value is None or isinstance(value, (bool, int, float)) else f"{type(value).__name__} {shown}"

@@ -1,0 +1,83 @@
+"""What a back end must offer to have its workers play: one interface, whoever and wherever they are.
+
+Workers have numbers from 0, which they keep when they are restarted. A back end starts workers and tells what becomes of
+them; it decides nothing. Deadlines, retries and order are the dispatcher's.
+"""
+
+import abc
+from typing import NamedTuple
+
+from asap.errors import UserError
+from asap.workers.board import Progress
+from asap.workers.frames import BadMessage
+from asap.workers.messages import Message, Ready, Refused
+from asap.workers.work import Finished, Work
+
+
+class Started(NamedTuple):
+    """A worker has made its environment and takes work."""
+
+    worker: int
+
+
+class Done(NamedTuple):
+    """A worker has finished its work and takes more."""
+
+    worker: int
+    finished: Finished
+
+
+class Died(NamedTuple):
+    """A worker is gone until it is restarted."""
+
+    worker: int
+    reason: str  # "signal 9", "exit code 1".
+
+
+class Stopped(NamedTuple):
+    """A worker cannot go on for a reason that is the user's to know, the same at every worker and every time."""
+
+    worker: int
+    error: UserError
+
+
+Event = Started | Done | Died | Stopped
+
+
+class Workers(abc.ABC):
+    """Some workers, all with the same environment."""
+
+    num_workers: int
+    where: str = ""  # Where their output is kept, for messages; empty where it is not.
+
+    @abc.abstractmethod
+    def submit(self, worker: int, work: Work) -> None:
+        """Gives work to a worker that takes it."""
+
+    @abc.abstractmethod
+    def poll(self, timeout: float) -> list[Event]:
+        """What has happened; waits for something to happen, at most so many seconds."""
+
+    @abc.abstractmethod
+    def progress(self, worker: int) -> Progress | None:
+        """Where a worker is; the last that is known of a dead one; None of one that has not got a place to run yet."""
+
+    @abc.abstractmethod
+    def restart(self, worker: int) -> None:
+        """Kills a worker if it lives, with all it has started, and puts a new one in its place."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Ends all workers; within seconds, and for good."""
+
+
+def event_of(worker: int, message: Message) -> Event:
+    """What a worker's message means to the dispatcher."""
+    match message:
+        case Ready():
+            return Started(worker)
+        case Finished():
+            return Done(worker, message)
+        case Refused():
+            return Stopped(worker, message.error())
+    raise BadMessage(f"{type(message).__name__} from a worker")
