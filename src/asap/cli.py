@@ -143,10 +143,14 @@ def collect(
 @app.command("eval")
 def evaluate(
     run: RunPath,
-    episodes: Annotated[int, typer.Option(help="Episodes per seed and task.")] = 1000,
+    episodes: Annotated[Optional[int], typer.Option(help="Episodes per seed and task; default: 1000, of a Gymnasium environment 100.")] = None,
     task: Annotated[Optional[str], typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
     best: Annotated[bool, typer.Option("--best", help="The best checkpoint instead of the last.")] = False,
+    deterministic: Annotated[
+        Optional[bool], typer.Option("--deterministic/--stochastic", help="Gymnasium environment: by the likeliest skill and action, or as learned; default: as the run was evaluated.")
+    ] = None,
+    workers: Annotated[str, typer.Option(help="Who plays a Gymnasium environment; as in `asap train`.")] = "0",
     offline: Annotated[
         Optional[str], typer.Option(metavar="FILE", help="Estimate the return from logged data, and hold it against playing.")
     ] = None,
@@ -157,12 +161,12 @@ def evaluate(
     from asap.commands.estimating import estimate_run
     from asap.commands.reading import evaluate_run
 
-    if episodes < 1:
-        raise UserError("--episodes", "must be an integer >= 1", episodes, "the default is 1000")
+    if episodes is not None and episodes < 1:
+        raise UserError("--episodes", "must be an integer >= 1", episodes, "leave it out for the default")
     if offline is not None:
-        estimate_run(run, offline, episodes, seed, best, json_)
+        estimate_run(run, offline, 1000 if episodes is None else episodes, seed, best, json_)
     else:
-        evaluate_run(run, episodes, task, seed, best, json_)
+        evaluate_run(run, episodes, task, seed, best, deterministic, workers, json_)
 
 
 @app.command()
@@ -211,6 +215,26 @@ def reproduce(
     from asap.commands.reproducing import list_experiments, reproduce
 
     reproduce(name, seeds, seed, out, json_) if name else list_experiments(json_)
+
+
+@app.command()
+def check(
+    env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
+    episodes: Annotated[int, typer.Option(help="Episodes of random play.")] = 10,
+    seed: Annotated[int, typer.Option(help="What the first episode is reset with.")] = 0,
+    replay: Annotated[Optional[str], typer.Option(metavar="FILE", help="Play a recorded failure again.")] = None,
+    set_: Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Look at an environment: its spaces, its numbers and its speed under random play, and whether seeds decide all."""
+    from asap.commands.checking import check_env
+    from asap.config import Config
+    from asap.envs.resolve import options_of, rules_of
+    from asap.settings import override
+
+    settings = override(Config(), set_ or []).env
+    check_env(env, options_of(settings), episodes, seed, replay, json_, rules_of(settings))
 
 
 @app.command("tasks")

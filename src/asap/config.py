@@ -68,8 +68,8 @@ class LearnConfig:
     optimizer: str | None = setting(None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd"))
     lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1)
     window: int = setting(64, "Steps per lane and update (all learners but reinforce); logged data: at least the longest episode.", low=1)
-    batch_steps: int = setting(1024, "Steps per update on a foreign environment, at least; episodes are played to their end.", low=1)
-    round_episodes: int = setting(4, "Foreign environment: episodes are added to a batch in rounds of so many.", low=1)
+    batch_steps: int = setting(512, "Steps per update on a foreign environment, at least; episodes are played to their end.", low=1)
+    round_episodes: int = setting(2, "Foreign environment: episodes are added to a batch in rounds of so many.", low=1)
     episodes_per_chunk: int = setting(1, "Foreign environment: episodes that a worker is given at a time.", low=1)
     batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2)
     baseline: str = setting(

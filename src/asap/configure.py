@@ -117,13 +117,15 @@ def refuse_impossible(config: Config, tasks: tuple[Task, ...]) -> None:
         catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
         if config.policy.skills == "gaussian":
             raise UserError("policy.skills", "gaussian needs continuous actions", tasks[0].name, "use constant or linear")
+    if "network" in (config.policy.basis, config.policy.skills) and config.learn.learner not in ("ppo", "actor-critic"):
+        raise UserError("learn.learner", "does not learn networks", config.learn.learner, "use ppo or actor-critic")
     build_psi(config.policy, tasks)
     require_memory(config, tasks)
 
 
 def refuse_for_foreign(config: Config, tasks: tuple[Task, ...]) -> None:
     """What has no meaning, or no implementation, where workers play complete episodes."""
-    name, actions = tasks[0].name, tasks[0].action_text
+    name, actions = tasks[0].name, tasks[0].action_space
     if len(tasks) > 1:
         raise UserError("task", "a Gymnasium environment is trained alone", " ".join(task.name for task in tasks), "name one")
     if config.learn.learner in ("reinforce", "natural"):
@@ -132,6 +134,8 @@ def refuse_for_foreign(config: Config, tasks: tuple[Task, ...]) -> None:
         raise UserError("policy.skills", "skills=constant needs Discrete actions", actions, "use --skills gaussian, linear or network")
     if not tasks[0].spec.continuous and config.policy.skills == "gaussian":
         raise UserError("policy.skills", "skills=gaussian needs Box actions", actions, "use --skills constant, linear or network")
+    if config.policy.basis == "rbf":
+        raise UserError("policy.basis", "bumps need bounds that an environment may not have", "rbf", "use poly2, fourier or network")
     if config.run.search_episodes:
         raise UserError("run.search_episodes", "the search for symmetries is for our own tasks", config.run.search_episodes, "leave it out")
     if config.policy.task_features not in ("auto", "none"):

@@ -114,7 +114,6 @@ class Session:
         self.config, self.run, self.callbacks = config, run, callbacks
         self.tasks = tasks_of(config) if task is None else (task,)
         self.trainer = self._new_trainer(workers)
-        self.compile_seconds = 0.0
         self.num_weightless = 0
 
     def _new_trainer(self, workers: str) -> Trainer | ForeignTrainer:
@@ -154,7 +153,6 @@ class Session:
 
     def _prepare(self) -> TrainState:
         """The states to go on from, and the compiled functions."""
-        began = time.monotonic()
         checkpoint = self.run.latest()
         states = None if checkpoint is None else from_arrays(self.trainer.template(), checkpoint.arrays)
 
@@ -167,7 +165,6 @@ class Session:
         if checkpoint is None:
             self._log_start(states)
             self._save(states)
-        self.compile_seconds = time.monotonic() - began
         return states
 
     def _first_policies(self, policies: ASAPPolicy) -> ASAPPolicy:
@@ -308,7 +305,7 @@ class Session:
             curve=Curve.read(self.run),
             env_steps=int(np.asarray(states.env_steps).sum(dtype=np.int64)),
             wall_seconds=time.monotonic() - began,
-            compile_seconds=self.compile_seconds,
+            compile_seconds=self.trainer.compile_seconds,
             finished=finished,
             parameters_sha256=parameter_digest(states.policy),
             ess=None if self.config.offline.data is None else [event["ess"] for event in self.run.events() if "ess" in event][-1],

@@ -11,16 +11,19 @@ from asap.config import Config, complete
 from asap.configure import tasks_of
 from asap.envs import catalog
 from asap.envs.foreign import ForeignTask
+from asap.envs.resolve import Task
 from asap.envs.catalog import NamedTask
 from asap.errors import RunError, UserError
 from asap.evaluate import Evaluation, evaluate
 from asap.keys import fold, root
 from asap.learn import foreign
 from asap.learn.train import Trainer
+from asap.play_foreign import ForeignPlay
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
 from asap.settings import read_toml
 from asap.state_arrays import from_arrays
+from asap.workers.crew import IN_PROCESS
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Trained:
 
     run: Run
     config: Config
-    named: tuple[NamedTask, ...]
+    named: tuple[Task, ...]
     policies: ASAPPolicy
 
     @classmethod
@@ -59,7 +62,7 @@ class Trained:
     def policy(self, index: int) -> ASAPPolicy:
         return jax.tree.map(lambda leaf: leaf[index], self.policies)
 
-    def task(self, name: str | None) -> NamedTask:
+    def task(self, name: str | None) -> Task:
         if name is None:
             return self.named[0]
         for task in self.named:
@@ -67,7 +70,16 @@ class Trained:
                 return task
         raise UserError("--task", "was not trained in this run", repr(name), f"choose from {', '.join(self.config.run.tasks)}")
 
-    def evaluate(self, task: NamedTask, num_episodes: int, seed: int) -> Evaluation:
+    def evaluate(
+        self, task: Task, num_episodes: int, seed: int, deterministic: bool | None = None, workers: str = IN_PROCESS
+    ) -> Evaluation:
+        """Axes (seeds, episodes) and (seeds, skills)."""
+        if isinstance(task, ForeignTask):
+            host = ForeignPlay(self.config, task, workers)
+            each = [host.evaluation(self.policy(index), num_episodes, seed, deterministic) for index in range(self.config.run.seeds)]
+            return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+        if deterministic or workers != IN_PROCESS:
+            raise UserError("task", "is one of ours: played as learned, compiled", task.name, "leave out --deterministic and --workers")
         return play(self.policies, task, num_episodes, seed)
 
 

@@ -1,6 +1,7 @@
 """Commands that look at an environment before anything is learned: `asap check`."""
 
 import json
+import shlex
 import time
 from typing import Any, NamedTuple
 
@@ -67,7 +68,7 @@ def checked(source: EnvSource, rules: Rules, episodes: int, seed: int) -> dict[s
         ],
         "actions": list(spec.action_names),
         "continuous": spec.continuous,
-        "action_space": task.action_text,
+        "action_space": str(task.action_space),
         "horizon": spec.horizon,
         "reward_threshold": task.reward_threshold,
         "episodes": episodes,
@@ -99,7 +100,8 @@ def play_at_random(source: EnvSource, rules: Rules, seeds: list[int]) -> RandomP
         highs.append(np.max(observations, axis=0))
     speed = sum(lengths) / (time.perf_counter() - begun)
     border.close()
-    return RandomPlay(lengths, returns, terminated, success, np.min(lows, axis=0), np.max(highs, axis=0), speed, border.take_notes())
+    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+    return RandomPlay(lengths, returns, terminated, success, low, high, speed, border.take_notes())
 
 
 def _episode(border: Border, seed: int) -> tuple[list[np.ndarray], list[float]]:
@@ -116,7 +118,7 @@ def replay_failure(name: str, path: str, as_json: bool) -> None:
     """Plays a recorded episode again. Raises what it then does wrong; prints that it did nothing wrong otherwise."""
     recording = Recording.load(path)
     if name != recording.env:
-        cure = f"run: asap check {recording.env} --replay {path}"
+        cure = f"run: {shlex.join(['asap', 'check', recording.env, '--replay', path])}"
         raise UserError("--replay", f"was recorded in '{recording.env}'", f"'{name}'", cure)
     border = Border(EnvSource(recording.env, recording.options), Rules(**recording.rules))
     try:
@@ -134,7 +136,7 @@ def replay_failure(name: str, path: str, as_json: bool) -> None:
 
 def _actions(border: Border, recording: Recording, path: str) -> list[Any]:
     try:
-        return [border.action(action) for action in recording.actions]
+        return [border.recorded(action) for action in recording.actions]
     except (ValueError, TypeError) as error:
         what = "has an action that the environment does not take"
         raise UserError("--replay", f"{what}: {error}", path, "pass a file that a failed run has written") from error

@@ -3,30 +3,45 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from asap.envs.resolve import Task
+    from asap.trained import Trained
 
 
 def _print(as_json: bool, report: dict, text: str) -> None:
     print(json.dumps(report) if as_json else text)
 
 
-def evaluate_run(path: str, episodes: int, task: str | None, seed: int, best: bool, as_json: bool) -> None:
+EPISODES, EPISODES_OF_FOREIGN = 1000, 100
+
+
+def evaluate_run(
+    path: str, episodes: int | None, task: str | None, seed: int, best: bool, deterministic: bool | None, workers: str, as_json: bool
+) -> None:
     from asap import stats
+    from asap.envs.foreign import ForeignTask
     from asap.state_arrays import parameter_digest
     from asap.trained import Trained
 
     trained = Trained.load(path, best)
     chosen = trained.named if task is None else (trained.task(task),)
+    if episodes is None:
+        episodes = EPISODES_OF_FOREIGN if isinstance(chosen[0], ForeignTask) else EPISODES
     reports = {}
     for one in chosen:
-        evaluation = trained.evaluate(one, episodes, seed)
+        evaluation = trained.evaluate(one, episodes, seed, deterministic, workers)
         per_seed = evaluation.returns.mean(-1)
         steps, starts = evaluation.skill_steps.sum(0), evaluation.skill_starts.sum(0)
         low, high = stats.bootstrap_interval(per_seed)
         reports[one.name] = {
             "return": {"iqm": stats.iqm(per_seed), "ci": [low, high], "all": per_seed.tolist()},
-            "success": float(evaluation.success.mean()),
+            "success": None if np.isnan(evaluation.success).any() else float(evaluation.success.mean()),
             "length": float(evaluation.lengths.mean()),
             "skills": {
                 "usage": (steps / steps.sum()).tolist(),
@@ -52,7 +67,8 @@ def _evaluation_in_words(name: str, report: dict) -> str:
     low, high = returns["ci"]
     lines = [
         f"{name}: return {number(returns['iqm'])} (IQM, 95 % interval {number(low)} to {number(high)}), "
-        f"success {100 * report['success']:.1f} %, {report['length']:.1f} steps per episode"
+        + ("" if report["success"] is None else f"success {100 * report['success']:.1f} %, ")
+        + f"{report['length']:.1f} steps per episode"
     ]
     for i, (usage, duration) in enumerate(zip(skills["usage"], skills["duration"])):
         lines.append(f"  skill {i}: {100 * usage:.1f} % of the steps, {duration:.1f} steps at a time")
@@ -60,18 +76,25 @@ def _evaluation_in_words(name: str, report: dict) -> str:
 
 
 def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) -> None:
+    from asap.envs.foreign import ForeignTask
+    from asap.play_foreign import ForeignPlay
     from asap.show.explain import explain
     from asap.trained import Trained
+    from asap.workers.crew import IN_PROCESS
 
     trained = Trained.load(path)
     index, named = trained.seed_index(seed), trained.task(task)
-    evaluation = trained.evaluate(named, 200, 0)
-    usage, durations = np.asarray(evaluation.usage)[index], np.asarray(evaluation.durations)[index]
-    explanation = explain(trained.policy(index), named, usage, durations)
+    if isinstance(named, ForeignTask):
+        explanation = ForeignPlay(trained.config, named, IN_PROCESS).explain(trained.policy(index))
+    else:
+        evaluation = trained.evaluate(named, 200, 0)
+        usage, durations = np.asarray(evaluation.usage)[index], np.asarray(evaluation.durations)[index]
+        explanation = explain(trained.policy(index), named, usage, durations)
     _print(as_json, explanation.as_dict(), explanation.text)
 
 
 def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_json: bool) -> None:
+    from asap.envs.foreign import ForeignTask
     from asap.envs.soccer.half_field import Striker
     from asap.session import Curve
     from asap.show import figures
@@ -82,28 +105,41 @@ def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_
     trained = Trained.load(path)
     index, named = trained.seed_index(seed), trained.task(task)
     column = trained.config.run.tasks.index(named.name)
-    usage = np.asarray(trained.evaluate(named, 200, 0).usage)[index]
     curve = Curve.read(trained.run)
     folder = Path(out) if out is not None else trained.run.path
     folder.mkdir(parents=True, exist_ok=True)
-    m = np.asarray(named.env.descriptor(named.task))
     title = f"{named.name}, seed {trained.config.run.seed + index}"
-    pictures = {"partition": figures.partition_map(trained.policy(index), named, m, title=title, usage=usage)}
+    pictures = {"partition": _partition(trained, named, index, title)}
     if len(curve.episodes):
         seeds = [
             SeedCurve(*(values[curve.active[:, s] > 0] for values in (curve.episodes[:, s], curve.returns[:, s, column])))
             for s in range(trained.config.run.seeds)
         ]
-        pictures["learning"] = figures.learning_curves(seeds, named.reference, title=f"{named.name}: learning")
+        reference = None if isinstance(named, ForeignTask) else named.reference
+        pictures["learning"] = figures.learning_curves(seeds, reference, title=f"{named.name}: learning")
         pictures["usage"] = figures.skill_usage(curve.episodes.T, curve.usage.swapaxes(0, 1), title=f"{named.name}: use of skills")
     written = {}
     for name, figure in pictures.items():
         written[name] = str(folder / f"{name}.png")
         figure.savefig(written[name], dpi=150)
-    if isinstance(named.env, Striker):
+    if not isinstance(named, ForeignTask) and isinstance(named.env, Striker):
         written["game"] = str(folder / "game.gif")
+        m = np.asarray(named.env.descriptor(named.task))
         save_game(written["game"], trained.policy(index), named, m, trained.config.run.seed + index, title)
     _print(as_json, {"pictures": written, "run": str(path)}, "\n".join(written.values()))
+
+
+def _partition(trained: "Trained", named: "Task", index: int, title: str) -> "Figure":
+    from asap.envs.foreign import ForeignTask
+    from asap.play_foreign import ForeignPlay
+    from asap.show import figures
+    from asap.workers.crew import IN_PROCESS
+
+    policy = trained.policy(index)
+    if isinstance(named, ForeignTask):
+        return ForeignPlay(trained.config, named, IN_PROCESS).plot(policy, title=title)
+    usage = np.asarray(trained.evaluate(named, 200, 0).usage)[index]
+    return figures.partition_map(policy, named, np.asarray(named.env.descriptor(named.task)), title=title, usage=usage)
 
 
 def show_tasks(name: str | None, measure: bool, seed: int, as_json: bool) -> None:

@@ -1,13 +1,15 @@
 """Environments that are not ours: what the learner must know about one before workers play it."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from gymnasium import spaces
+from gymnasium import Space, spaces
 
+from asap.envs import space_records
 from asap.envs.core import Spec
 from asap.envs.known_names import GRID_COLUMNS, KNOWN, Names
+from asap.errors import UserError
 from asap.workers.border import time_limit
 from asap.workers.quiet import Sink, Surroundings, close, silently
 from asap.workers.source import EnvSource, Rules
@@ -18,6 +20,7 @@ FREQUENCIES = (0.25, 0.5)
 SETTINGS = (
     "policy.start=random",
     "policy.alpha_beta=4.0",
+    "policy.bias=true",
 )
 PLAY_SETTINGS = (
     "learn.critic_features=128",
@@ -40,7 +43,8 @@ class ForeignTask:
     rules: Rules
     spec: Spec
     reward_threshold: float | None  # The mean return at which its makers call it solved.
-    action_text: str  # The action space, as the environment writes it.
+    observation_space: Space
+    action_space: Space
     basis: str = "linear"
     misspecified: tuple[float, ...] = ()
     approximate: tuple[float, ...] = ()
@@ -96,7 +100,7 @@ def _described(env: Any, source: EnvSource, rules: Rules) -> ForeignTask:
         continuous=isinstance(env.action_space, spaces.Box),
     )
     threshold = env.spec.reward_threshold if env.spec is not None else None
-    return ForeignTask(source.name, source, rules, spec, threshold, str(env.action_space))
+    return ForeignTask(source.name, source, rules, spec, threshold, env.observation_space, env.action_space)
 
 
 def _observation_names(env: Any) -> tuple[str, ...]:
@@ -148,3 +152,36 @@ def _stem(env: Any) -> str:
 def _numbered(name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
     places = itertools.product(*(range(size) for size in shape))
     return tuple(f"{name} {','.join(str(i) for i in place)}" for place in places)
+
+
+def record(task: ForeignTask) -> dict[str, Any]:
+    """All that a policy for the task needs to be used again, as JSON has it; the environment itself stays outside."""
+    spec = asdict(task.spec)
+    bounds = {name: [repr(float(bound)) for bound in spec[name]] for name in _BOUNDS}  # JSON has no infinity.
+    return {
+        "name": task.name,
+        "options": task.source.options if task.source.make is None else {},
+        "rules": list(task.rules),
+        "spec": {**spec, **bounds},
+        "reward_threshold": task.reward_threshold,
+        "observation_space": space_records.record(task.observation_space),
+        "action_space": space_records.record(task.action_space),
+    }
+
+
+_BOUNDS = ("observation_low", "observation_high")
+
+
+def restore(told: dict[str, Any]) -> ForeignTask:
+    """The task of a record, checked: its numbers decide shapes."""
+    try:
+        spec = {**told["spec"], **{name: [float(bound) for bound in told["spec"][name]] for name in _BOUNDS}}
+        spec = Spec(**{name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()})
+        spaces_ = [space_records.restore(told[name]) for name in ("observation_space", "action_space")]
+        source, rules = EnvSource(str(told["name"]), dict(told["options"])), Rules(*told["rules"])
+        sizes = [num_numbers(space) for space in spaces_]
+    except (KeyError, TypeError, ValueError, AssertionError) as error:
+        raise UserError("task", "cannot be read from the file", type(error).__name__, "save it anew") from None
+    if sizes != [len(spec.observation_names), spec.num_actions] or len(spec.observation_low) != sizes[0]:
+        raise UserError("task", "names and spaces in the file do not fit", sizes, "save it anew")
+    return ForeignTask(source.name, source, rules, spec, told.get("reward_threshold"), *spaces_)

@@ -7,6 +7,7 @@ gives the same bits.
 
 import functools
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -75,12 +76,14 @@ class ForeignTrainer:
         self._update = compiled(functools.partial(update_from_episodes, config, discount))
         self._numbers = itertools.count()  # Of chunks: they tell answers apart and have no part in the result.
         self._recent: list[list[Played]] = [[] for _ in self.seeds]
+        self._compiled: set[tuple[int, ...]] = set()
+        self.compile_seconds = 0.0
 
     def template(self) -> TrainState:
         return template(self.config, self.task)
 
     def compile(self, meanwhile: Callable[[], None]) -> None:
-        """Programs are compiled when the first batch of their size has come."""
+        """Programs are compiled when the first batch of their size has come; the time counts from then on."""
         meanwhile()
 
     def start(self, changed: Callable[[ASAPPolicy], ASAPPolicy] = lambda policies: policies) -> TrainState:
@@ -132,7 +135,8 @@ class ForeignTrainer:
 
     def _search(self, seed: int) -> Found:
         numbers, run = itertools.count(), self.config.run
-        most = int(run.search_share * run.steps) if run.steps else run.candidates * self.task.spec.horizon
+        budget = run.episodes * self.task.spec.horizon if run.steps is None else run.steps
+        most = int(run.search_share * budget)
 
         def play(policies: Sequence[ASAPPolicy]) -> list[Played]:
             works = [work for policy in policies for work in self._works(policy, seed, SEARCH, [next(numbers)])]
@@ -168,7 +172,12 @@ class ForeignTrainer:
         scaling = shift_and_scale(state.moments)
         if not episodes:  # A seed that has stopped: whatever it is given, it stays as it is.
             return self._update(state, packed([self._no_episode]), totals_of([]), *scaling)
-        state, metrics = jax.tree.map(np.asarray, self._update(state, packed(episodes), totals_of(episodes), *scaling))
+        batch = packed(episodes)
+        began, is_new = time.monotonic(), batch.reward.shape not in self._compiled
+        state, metrics = jax.tree.map(np.asarray, self._update(state, batch, totals_of(episodes), *scaling))
+        if is_new:
+            self._compiled.add(batch.reward.shape)
+            self.compile_seconds += time.monotonic() - began
         moments = with_observations(state.moments, np.concatenate([episode.observations for episode in episodes]))
         policy = rescaled(state.policy, moments)
         return eqx.tree_at(lambda s: (s.policy, s.moments), state, (policy, moments)), metrics

@@ -25,7 +25,8 @@ from asap.policy.skills import GaussianSkills
 from asap.workers.work import Played
 
 KEPT = 4  # One in so many plays on.
-AGAIN = 3  # Episodes of each that does.
+AGAIN = 2  # Episodes of each that does.
+GROUP = 16  # Drawn at a time: those that come later know better how to scale.
 MARGIN, LOGIT, MEAN = 3.0, 1.5, 1.0  # How decided they are: typical margins, logits, and means in units of the action's range.
 
 Play = Callable[[Sequence[ASAPPolicy]], list[Played]]  # One episode of each policy, in this order.
@@ -48,9 +49,9 @@ class Candidate(NamedTuple):
 
 
 def search(config: PolicyConfig, task: Learnable, ids: tuple[int, ...], play: Play, count: int, most_steps: int) -> Found:
-    """The best of `count` policies, or of as many more as it takes to see a difference within `most_steps`.
+    """The best of `count` policies, or of as many more as it takes to see a difference; fewer where `most_steps` are reached.
 
-    `ids` are the root of what is drawn.
+    `ids` are the root of what is drawn. Playing the better ones again may take as many steps once more.
     """
     moments, played, candidates = no_moments(len(task.spec.observation_names)), [], []
 
@@ -61,18 +62,21 @@ def search(config: PolicyConfig, task: Learnable, ids: tuple[int, ...], play: Pl
         played.extend(episodes)
         return episodes
 
-    while not candidates or (_all_alike(candidates) and sum(e.length for e in played) < most_steps):
-        for _ in range(0, count, KEPT * KEPT):  # In groups: those that are drawn later know better how to scale.
-            numbers = range(len(candidates), len(candidates) + KEPT * KEPT)
-            drawn = [scaled_anew(draw(config, task, host_generator(*ids, n)), moments) for n in numbers]
-            candidates += [Candidate(policy, [episode]) for policy, episode in zip(drawn, more(drawn))]
+    def spent() -> int:
+        return sum(episode.length for episode in played)
+
+    while not candidates or (spent() < most_steps and (len(candidates) < count or _all_alike(candidates))):
+        numbers = range(len(candidates), len(candidates) + GROUP)
+        drawn = [scaled_anew(draw(config, task, host_generator(*ids, n)), moments) for n in numbers]
+        candidates += [Candidate(policy, [episode]) for policy, episode in zip(drawn, more(drawn))]
     rest = candidates
-    while len(rest) > 1:
+    while len(rest) > 1 and spent() < 2 * most_steps:
         rest = sorted(rest, key=lambda one: -one.merit)[: max(len(rest) // KEPT, 1)]
         again = more([one.policy for one in rest for _ in range(AGAIN)])
         for i, one in enumerate(rest):
             one.episodes.extend(again[AGAIN * i : AGAIN * (i + 1)])
-    return Found(rescaled(rest[0].policy, moments), moments, played, rest[0].episodes)
+    best = max(rest, key=lambda one: one.merit)
+    return Found(rescaled(best.policy, moments), moments, played, best.episodes)
 
 
 def _all_alike(candidates: list[Candidate]) -> bool:

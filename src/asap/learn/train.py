@@ -1,6 +1,7 @@
 """The one loop: play, judge, improve, in compiled chunks of updates over all seeds at once."""
 
 import functools
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -252,6 +253,7 @@ class Trainer:
         seeds = [root(config.run.seed + index) for index in range(config.run.seeds)]
         self.keys = jax.tree.map(lambda *words: np.stack(words), *seeds)
         self._start, self._advance, self._evaluate = map(compiled, (self._started, self._advanced, self._evaluated))
+        self.compile_seconds = 0.0
 
     def template(self) -> TrainState:
         """Shapes of the states, before anything is compiled."""
@@ -262,13 +264,14 @@ class Trainer:
 
         Tracing holds the interpreter and compiling does not: while the larger program compiles, the smaller is traced.
         """
-        template = self.template()
+        began, template = time.monotonic(), self.template()
         with ThreadPoolExecutor(2) as pool:
             fed = self.feed(np.zeros(self.config.run.seeds, int))  # For its shapes.
             advance = pool.submit(self._advance.trace(self.keys, template, *fed).lower().compile)
             evaluate = pool.submit(self._evaluate.trace(self.keys, template.policy, np.int32(0)).lower().compile)
             meanwhile()
             self._advance, self._evaluate = advance.result(), evaluate.result()
+        self.compile_seconds = time.monotonic() - began
 
     def learned_parts(self) -> tuple[ASAPPolicy, Critic]:
         """Policies and critics of all seeds at their start, stacked."""

@@ -13,7 +13,7 @@ from asap.envs.core import Spec
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
 from asap.show.expressions import Expression, expression
-from asap.show.readings import PlaneInTask, PlaneReading, PolicyReading, SkillReading
+from asap.show.readings import PlaneInTask, PlaneReading, PolicyReading, RulesReading, SkillReading
 from asap.show.regions import OWNS, Regions, one_per_skill, regions_at, require_one_seed, states_in_bounds
 from asap.show.sentences import in_words
 from asap.show.words import number, sum_of
@@ -25,7 +25,7 @@ TEN_TO_NINETY = 2 * math.log(9)  # What a margin grows by while its sigmoid goes
 class Explanation:
     """`text` for people, `as_dict` for JSON."""
 
-    reading: PolicyReading
+    reading: PolicyReading | RulesReading
     text: str
 
     def as_dict(self) -> dict:
@@ -61,8 +61,8 @@ def explain_policy(
     require_one_seed(policy)
     states = states_in_bounds(spec)
     regions = {name: None if states is None else regions_at(policy, states, m) for name, m in descriptors.items()}
-    usage = _or_nones("usage", usage, policy.num_skills)
-    durations = _or_nones("durations", durations, policy.num_skills)
+    usage = or_nones("usage", usage, policy.num_skills)
+    durations = or_nones("durations", durations, policy.num_skills)
     reading = PolicyReading(
         tasks=tuple(descriptors),
         unit=spec.unit,
@@ -141,7 +141,7 @@ def _used(regions: Mapping[str, Regions | None], usage: list[float | None]) -> l
     return (np.max([states.shares for states in regions.values()], axis=0) >= OWNS).tolist()
 
 
-def _or_nones(field: str, values: ArrayLike | None, num_skills: int) -> list[float | None]:
+def or_nones(field: str, values: ArrayLike | None, num_skills: int) -> list[float | None]:
     """As JSON can hold it: the duration of a skill that never ran is NaN, hence None."""
     if values is None:
         return [None] * num_skills

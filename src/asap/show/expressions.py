@@ -69,22 +69,41 @@ def _without_task(features: Features, weights: np.ndarray, m: np.ndarray) -> tup
 def _polynomial(
     basis: Polynomial, weights: np.ndarray, constant: float, names: list[str], shift: np.ndarray, scale: np.ndarray
 ) -> Expression:
-    """Each product of scaled inputs s_j (x_j - c_j) multiplied out into products of the x_j."""
-    tokens = [f"input{j}" for j in range(len(names))]
-    coefficients: defaultdict[tuple[int, ...], float] = defaultdict(float)
-    coefficients[()] = constant
-    for term, weight in zip(basis.names(tuple(tokens)), weights):  # The basis knows the order of its terms.
-        factors = [tokens.index(token) for token in term.split() if token != CONSTANT]
-        for kept in itertools.product((True, False), repeat=len(factors)):
-            monomial = tuple(j for j, keep in zip(factors, kept) if keep)
-            values = [scale[j] * (1.0 if keep else -shift[j]) for j, keep in zip(factors, kept)]
-            coefficients[monomial] += weight * math.prod(values)
-    constant = coefficients.pop(())
+    coefficients = multiplied_out(basis, weights, shift, scale)
+    constant += coefficients.pop(())
     coefficients = _without_zeros(coefficients)
     terms = tuple((_product(monomial, names), c) for monomial, c in coefficients.items())
     inputs = tuple(name for j, name in enumerate(names) if any(j in monomial for monomial in coefficients))
     linear = all(len(monomial) == 1 for monomial in coefficients)
     return Expression(terms, constant, inputs, math.hypot(*coefficients.values()) if linear else None)
+
+
+def monomials(basis: Polynomial, num_inputs: int) -> list[tuple[int, ...]]:
+    """The inputs whose product each feature is, in the order of the features."""
+    tokens = {f"input{j}": j for j in range(num_inputs)}
+    terms = basis.names(tuple(tokens))  # The basis knows the order of its terms.
+    return [tuple(tokens[token] for token in term.split() if token != CONSTANT) for term in terms]
+
+
+def multiplied_out(
+    basis: Polynomial, weights: np.ndarray, shift: np.ndarray, scale: np.ndarray
+) -> dict[tuple[int, ...], float]:
+    """Each product of scaled inputs s_j (x_j - c_j) multiplied out into products of the x_j, with their coefficients."""
+    coefficients: defaultdict[tuple[int, ...], float] = defaultdict(float)
+    for factors, weight in zip(monomials(basis, len(shift)), weights):
+        for kept in itertools.product((True, False), repeat=len(factors)):
+            monomial = tuple(j for j, keep in zip(factors, kept) if keep)
+            values = [scale[j] * (1.0 if keep else -shift[j]) for j, keep in zip(factors, kept)]
+            coefficients[monomial] += weight * math.prod(values)
+    return coefficients
+
+
+def term_names(features: Features, observation_names: Sequence[str]) -> list[str]:
+    """Of each feature, in terms of its inputs as they are scaled."""
+    names = [observation_names[j] for j in features.inputs]
+    if isinstance(features.basis, Polynomial):
+        return [_product(monomial, names).replace(" * ", "*") or CONSTANT for monomial in monomials(features.basis, len(names))]
+    return list(features.basis.names(tuple(names)))
 
 
 def _combined(

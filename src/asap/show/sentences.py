@@ -1,12 +1,14 @@
-"""The sentences of an reading."""
+"""The sentences of a reading."""
 
-from asap.show.readings import PlaneInTask, PlaneReading, PolicyReading, SkillReading
+from collections.abc import Sequence
+
+from asap.show.readings import PlaneInTask, PlaneReading, PolicyReading, SkillReading, SkillRule
 from asap.show.words import actions_in_words, listed, number, percent
 
 
 def in_words(reading: PolicyReading) -> str:
     blocks = [
-        [_head(reading), _choice(reading.termination)],
+        [_head(reading), choice(reading.termination)],
         ["Planes, each given by its positive side:", *_planes(reading)],
         ["Where each skill is used:", *_where(reading)],
         ["What each skill does:", *_skills(reading)],
@@ -19,7 +21,7 @@ def _head(reading: PolicyReading) -> str:
     return f"{listed(reading.tasks)}: {planes} plane{'s' if planes > 1 else ''}, {skills} skills."
 
 
-def _choice(termination: float | None) -> str:
+def choice(termination: float | None) -> str:
     if termination is None:
         return "A skill is drawn anew at every step."
     return f"A skill is kept until its region is left; inside, {percent(termination)} of the steps draw anew."
@@ -58,27 +60,29 @@ def _pattern(sides: tuple[int, ...]) -> str:
 
 def _skills(reading: PolicyReading) -> list[str]:
     lines = [f"  {line}" for skill in reading.skills if skill.used for line in _skill(skill)]
-    idle = [str(skill.skill) for skill in reading.skills if not skill.used]
-    if idle:
-        lines.append(f"  hardly ever used: skill{'s' if len(idle) > 1 else ''} {listed(idle)}")
-    return lines
+    return lines + idle(reading.skills)
+
+
+def idle(skills: Sequence[SkillReading | SkillRule]) -> list[str]:
+    numbers = [str(skill.skill) for skill in skills if not skill.used]
+    return [f"  hardly ever used: skill{'s' if len(numbers) > 1 else ''} {listed(numbers)}"] if numbers else []
 
 
 def _skill(skill: SkillReading) -> list[str]:
     if skill.actions is not None:
         does = actions_in_words(tuple(skill.actions), tuple(skill.actions.values()))
-        return [f"skill {skill.skill}: " + "; ".join([does, *_habits(skill)])]
-    head = "; ".join(["an action's chance is proportional to exp(score)", *_habits(skill)])
+        return [f"skill {skill.skill}: " + "; ".join([does, *habits(skill)])]
+    head = "; ".join(["an action's chance is proportional to exp(score)", *habits(skill)])
     return [f"skill {skill.skill}: {head}", *_scores(skill.scores)]
 
 
-def _habits(skill: SkillReading) -> list[str]:
-    habits = []
+def habits(skill: SkillReading | SkillRule) -> list[str]:
+    told = []
     if skill.usage is not None:
-        habits.append(f"used in {percent(skill.usage)} of the steps")
+        told.append(f"used in {percent(skill.usage)} of the steps")
     if skill.duration is not None:
-        habits.append(f"{number(skill.duration)} steps at a time")
-    return [", ".join(habits)] if habits else []
+        told.append(f"{number(skill.duration)} steps at a time")
+    return [", ".join(told)] if told else []
 
 
 def _scores(scores: dict[str, dict[str, str]]) -> list[str]:

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 SMALLEST_NAMED = 0.01  # Actions below are summed up as "else".
 
 
@@ -12,6 +14,13 @@ def number(value: float) -> str:
     if "e" in text and 1 < abs(value) < 1e6:
         text = f"{float(text):.0f}"
     return "0" if text == "-0" else text
+
+
+def exact(value: float) -> str:
+    """All digits of a number that was rounded before."""
+    if value and not 1e-4 <= abs(value) < 1e7:
+        return f"{value:g}"
+    return np.format_float_positional(value + 0.0, trim="-")
 
 
 def percent(share: float) -> str:
@@ -26,6 +35,17 @@ def sum_of(terms: Sequence[tuple[str, float]], constant: float = 0.0) -> str:
     pieces = [(name if number(abs(c)) == "1" else f"{number(abs(c))} {name}", c) for name, c in terms]
     if constant or not pieces:
         pieces.append((number(abs(constant)), constant))
+    (first, c), rest = pieces[0], pieces[1:]
+    return ("-" if c < 0 else "") + first + "".join(f" {'-' if c < 0 else '+'} {piece}" for piece, c in rest)
+
+
+def sum_in_full(terms: Iterable[tuple[str, float]], constant: float = 0.0, num_left_out: int = 0) -> str:
+    """`1.6*pole angle - velocity + 2` with all digits; names of several words need the sign of multiplication."""
+    pieces = [(name if abs(c) == 1 else f"{exact(abs(c))}*{name}", c) for name, c in terms]
+    if num_left_out:
+        pieces.append((f"{num_left_out} smaller term{'s' if num_left_out > 1 else ''}", 1.0))
+    if constant or not pieces:
+        pieces.append((exact(abs(constant)), constant))
     (first, c), rest = pieces[0], pieces[1:]
     return ("-" if c < 0 else "") + first + "".join(f" {'-' if c < 0 else '+'} {piece}" for piece, c in rest)
 

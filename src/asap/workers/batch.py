@@ -22,13 +22,16 @@ class Batch:
         self._place = {work.number: place for place, work in enumerate(works)}
         self._waiting = list(range(len(works)))
         self._finished: dict[int, Finished] = {}
+        self._all_before = 0  # Up to this place, all are finished.
         self._wanted = len(works)  # Of works after the first that failed nothing is wanted any more.
         self._silences: Counter[EpisodeId] = Counter()
         self._deaths: Counter[tuple[EpisodeId, int]] = Counter()
 
     @property
     def is_complete(self) -> bool:
-        return all(place in self._finished for place in range(self._wanted))
+        while self._all_before in self._finished:
+            self._all_before += 1
+        return self._all_before >= self._wanted
 
     @property
     def failed(self) -> Failed | None:

@@ -2,19 +2,18 @@
 
 import functools
 import sys
-import traceback
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
-from asap.workers.controls import control
+from asap.workers.controls import Action, control, recorded, sample
 from asap.workers.quiet import Sink, Surroundings, close, silently
-from asap.workers.readings import LARGEST, flag, number, reading
+from asap.workers.readings import LARGEST, flag, number, reading, success, wrong_answer
 from asap.workers.source import EnvSource, Rules
-from asap.workers.spaces import bounds, check_spaces, num_numbers
-from asap.workers.trouble import Trouble, show
+from asap.workers.spaces import bounds, check_spaces
+from asap.workers.trouble import Trouble, raised, show
 from asap.workers.work import EpisodeId
 
 __all__ = ["DEFAULT_LIMIT", "Border", "Trouble", "time_limit"]
@@ -77,7 +76,7 @@ class Border:
             self._check_bounds("env.reset")
         return x
 
-    def step(self, action: int | Float[np.ndarray, "A"]) -> tuple[Float[np.ndarray, "O"], float, bool]:
+    def step(self, action: Action) -> tuple[Float[np.ndarray, "O"], float, bool]:
         theirs = self._act(action)
         self._actions.append(action)
         self._elapsed += 1
@@ -85,7 +84,7 @@ class Border:
         try:
             answer = self._env.step(theirs)
         except (Exception, SystemExit) as error:
-            raise self._placed(_raised(error)) from error
+            raise self._placed(raised(error)) from error
         finally:
             sys.stdout = stdout
         try:
@@ -101,23 +100,13 @@ class Border:
             self._finish(terminated, truncated, info)
         return x, reward, ended
 
-    def sample(self, generator: np.random.Generator) -> int | Float[np.ndarray, "A"]:
-        """An action at random, in our units."""
-        if isinstance(self._spaces[1], spaces.Discrete):
-            return int(generator.integers(self._spaces[1].n))
-        return generator.uniform(-1, 1, num_numbers(self._spaces[1]))
+    def sample(self, generator: np.random.Generator) -> Action:
+        """An action at random."""
+        return sample(self._spaces[1], generator)
 
-    def action(self, recorded: Any) -> int | Float[np.ndarray, "A"]:
-        """An action as JSON has it; ValueError if it is none."""
-        space = self._spaces[1]
-        if isinstance(space, spaces.Discrete):
-            if type(recorded) is not int or not 0 <= recorded < space.n:
-                raise ValueError(f"{recorded!r} is none of {space.n} actions")
-            return recorded
-        action = np.asarray(recorded, float)
-        if action.shape != (num_numbers(space),):
-            raise ValueError(f"{recorded!r} is not a list of {num_numbers(space)} numbers")
-        return action
+    def recorded(self, action: Any) -> Action:
+        """An action that comes from a file; ValueError if it is none."""
+        return recorded(self._spaces[1], action)
 
     def take_notes(self) -> tuple[str, ...]:
         """What was noted since they were last taken."""
@@ -132,7 +121,7 @@ class Border:
             try:
                 answer = silently(self._sink, lambda: self._env.reset(seed=seed))
             except (Exception, SystemExit) as error:
-                trouble, cause = _raised(error), error
+                trouble, cause = raised(error), error
                 continue
             if attempt:
                 self._note("reset", f"{trouble.what} in reset; it went well when tried again")
@@ -143,7 +132,7 @@ class Border:
 
     def _unpacked(self, answer: Any) -> tuple[Float[np.ndarray, "O"], float, bool, bool, Any]:
         if not isinstance(answer, tuple) or len(answer) != 5:
-            raise _wrong_answer(answer)
+            raise wrong_answer(answer)
         observation, reward, terminated, truncated, info = answer
         x = self._read(observation)
         if not isinstance(reward, float) or not -LARGE < reward * self._scale < LARGE:
@@ -162,18 +151,19 @@ class Border:
         self._sum_of_large += scaled
         if abs(scaled) > LARGEST or abs(self._sum_of_large) > LARGEST:
             raise Trouble(f"reward is {value:g}, and the return more than float32 can hold: make reward_scale smaller")
-        self._note("reward", f"reward is {value:g}: numbers as large as this are not learned from well; make reward_scale smaller")
+        self._note("reward", f"reward is {value:g}: so large a number is not learned from well; make reward_scale smaller")
         return value
 
     def _finish(self, terminated: bool, truncated: bool, info: Any) -> None:
-        self.terminated, self.success = terminated, _success(info)
+        self.terminated, self.success = terminated, success(info)
         if not (terminated or truncated):
             self._note("max_steps", f"an episode that did not end by itself was cut after {self._limit} steps (max_steps)")
-        # All observations at once: looked at one by one they would cost more than the rest of the border.
-        outside = self._outside(np.concatenate(self._seen).reshape(len(self._seen), -1)) if self._watches_bounds and self._seen else ""
-        if outside:
-            self._watches_bounds = False
-            self._note("bounds", outside)
+        if self._watches_bounds and self._seen:
+            # All observations at once: looked at one by one they would cost more than the rest of the border.
+            outside = self._outside(np.concatenate(self._seen).reshape(len(self._seen), -1))
+            if outside:
+                self._watches_bounds = False
+                self._note("bounds", outside)
         self._tidy(self._before)
 
     def _outside(self, seen: Float[np.ndarray, "T O"]) -> str:
@@ -212,23 +202,3 @@ class Border:
         if kind not in self._noted:
             self._noted.add(kind)
             self._notes.append(note)
-
-
-def _wrong_answer(answer: Any) -> Trouble:
-    if not isinstance(answer, tuple):
-        return Trouble("step must return (obs, reward, terminated, truncated, info)", show(answer))
-    cure = " (wrap with shimmy)" if len(answer) == 4 else ""
-    return Trouble(f"step returned {len(answer)} values; Gymnasium needs 5{cure}")
-
-
-def _raised(error: BaseException) -> Trouble:
-    told = "".join(traceback.format_exception(error))
-    return Trouble(f"env raised {type(error).__name__}: {error}".removesuffix(": "), traceback=told)
-
-
-def _success(info: Any) -> bool | None:
-    """By the two keys that environments use for it."""
-    for key in ("is_success", "success"):
-        if isinstance(info, dict) and np.ndim(info.get(key, [])) == 0 and info[key] is not None:
-            return bool(info[key])
-    return None

@@ -1,4 +1,4 @@
-"""Actions in our units as the environment wants them."""
+"""Actions in our units, and as the environment wants them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,10 +7,12 @@ import numpy as np
 from gymnasium import Space, spaces
 from jaxtyping import Float
 
-Control = Callable[[Any], Any]
+from asap.workers.spaces import num_numbers
+
+Action = int | Float[np.ndarray, "A"]
 
 
-def control(space: Space) -> Control:
+def control(space: Space) -> Callable[[Action], Any]:
     """Discrete: the number of an action, from 0. Box: one number per dimension, see `_scaled`."""
     if isinstance(space, spaces.Discrete):
         kind, start = space.dtype.type, int(space.start)
@@ -33,3 +35,21 @@ def _scaled(space: spaces.Box) -> Callable[[Float[np.ndarray, "A"]], np.ndarray]
         return (np.rint(clipped) if is_whole else clipped).astype(dtype).reshape(shape)
 
     return act
+
+
+def sample(space: Space, generator: np.random.Generator) -> Action:
+    if isinstance(space, spaces.Discrete):
+        return int(generator.integers(space.n))
+    return generator.uniform(-1, 1, num_numbers(space))
+
+
+def recorded(space: Space, value: Any) -> Action:
+    """An action as JSON has it; ValueError if it is none."""
+    if isinstance(space, spaces.Discrete):
+        if type(value) is not int or not 0 <= value < space.n:
+            raise ValueError(f"{value!r} is none of {space.n} actions")
+        return value
+    action = np.asarray(value, float)
+    if action.shape != (num_numbers(space),):
+        raise ValueError(f"{value!r} is not a list of {num_numbers(space)} numbers")
+    return action

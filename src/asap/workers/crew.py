@@ -35,7 +35,7 @@ def hire(
         if source.make is not None:
             return failure(failed, source.name)
         path = Path(os.path.relpath(folder / f"failed-episode-{failed.episode.number}.json"))
-        Recording.of(source, failed).save(path)
+        Recording.of(source, failed, rules).save(path)
         return failure(failed, source.name, path)
 
     return Dispatcher(_workers(workers, source, rules, folder), explain, notice, step_timeout, retries, on_no_workers)

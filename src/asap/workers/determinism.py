@@ -22,7 +22,8 @@ def check(make_border: Callable[[], Border], seeds: Sequence[int]) -> str | None
         return None
     number, seed = changed[0], seeds[changed[0]]
     alone, again = (_digests(make_border, [seed]) for _ in range(2))
-    reason = "state of the environment leaks into the next episode" if alone == again else "the environment is not deterministic"
+    leaks = "state of the environment leaks into the next episode"
+    reason = leaks if alone == again else "the environment is not deterministic"
     return f"episode {number} gave two different digests for the same seed ({seed}): {reason}"
 
 

@@ -1,6 +1,7 @@
 """A failed episode for the user: one line, and a file with which to see it again."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,10 @@ _KINDS = {TRAINING: "episode", SEARCH: "search episode", EVALUATION: "evaluation
 
 
 def failure(failed: Failed, name: str, replay: str | Path | None = None) -> RunError:
-    """What went wrong, where, and the command that shows it again; `name` is the environment's, `replay` a saved `Recording`."""
+    """What went wrong, where, and the command that shows it again. `replay` is the path of a saved `Recording`."""
     episode = failed.episode
-    again = f"--replay {replay}" if replay is not None else f"--seed {episode.reset_seed}"
-    cure = f"see it again with: asap check {name} {again}"
+    again = ["--replay", str(replay)] if replay is not None else ["--seed", str(episode.reset_seed)]
+    cure = f"see it again with: {shlex.join(['asap', 'check', name, *again])}"
     return explained(failed, f"{_KINDS[episode.stream]} {episode.number}", episode.reset_seed, cure)
 
 
@@ -37,11 +38,10 @@ class Recording(NamedTuple):
     traceback: str = ""
 
     @classmethod
-    def of(cls, source: EnvSource, rules: Rules, failed: Failed) -> "Recording":
+    def of(cls, source: EnvSource, failed: Failed, rules: Rules = Rules()) -> "Recording":
         error = f"{failed.field}: {failed.what}"
-        return cls(
-            source.name, source.options, rules._asdict(), failed.episode.reset_seed, failed.actions, error, failed.traceback
-        )
+        seed = failed.episode.reset_seed
+        return cls(source.name, source.options, rules._asdict(), seed, failed.actions, error, failed.traceback)
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(json.dumps(self._asdict(), default=repr), encoding="utf-8")

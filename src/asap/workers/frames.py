@@ -17,7 +17,7 @@ PREFIX = struct.Struct("<4sIQ")  # Mark, bytes of the header, bytes of the array
 MARK = b"ASAP"
 LARGEST_HEADER = 1 << 26
 LARGEST_BODY = 1 << 31
-_DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ("bool", "int32", "int64", "float32", "float64")}
+_DTYPES = {name: np.dtype(name) for name in ("|b1", "<i4", "<i8", "<f4", "<f8")}
 
 
 class BadMessage(ValueError):
@@ -26,9 +26,9 @@ class BadMessage(ValueError):
 
 def pack(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
     """A whole frame."""
-    shapes = [[array.dtype.name, list(array.shape)] for array in arrays]
+    shapes = [[array.dtype.str, array.shape] for array in arrays]
     start = json.dumps([header, shapes], separators=(",", ":")).encode()
-    blocks = [array.astype(_DTYPES[array.dtype.name], copy=False).tobytes() for array in arrays]
+    blocks = [array.tobytes() for array in arrays]
     size = sum(map(len, blocks))
     if len(start) > LARGEST_HEADER or size > LARGEST_BODY:
         raise RunError("workers", f"a message of {len(start) + size:,} bytes is too large", cure="play fewer episodes at a time")
@@ -66,7 +66,7 @@ def _arrays(frame: bytes | bytearray, begin: int, shapes: list[Any]) -> list[np.
         if begin + count * dtype.itemsize > len(frame):
             raise BadMessage("arrays longer than their frame")
         # A copy: aligned, and its owner's to change.
-        arrays.append(np.frombuffer(frame, dtype, count, begin).reshape(shape).astype(name))
+        arrays.append(np.frombuffer(frame, dtype, count, begin).reshape(shape).copy())
         begin += count * dtype.itemsize
     if begin != len(frame):
         raise BadMessage("a frame longer than its arrays")

@@ -1,5 +1,6 @@
 """What driver and workers say to each other, each message checked part by part where it is received."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,38 +86,51 @@ def _hear_work(told: dict[str, Any], arrays: list[np.ndarray]) -> Work:
 
 
 def _tell_finished(finished: Finished, arrays: list[np.ndarray]) -> dict[str, Any]:
-    for played in finished.played:
-        arrays.extend((played.observations, played.skills, played.actions, played.rewards))
+    """The arrays of all episodes, one after the other: episodes can be short, and many."""
+    if finished.played:
+        for name in ("observations", "skills", "actions", "rewards"):
+            arrays.append(np.concatenate([getattr(played, name) for played in finished.played]))
     return {
         "number": finished.number,
-        "played": [[played.episode, played.terminated, played.success, played.notes] for played in finished.played],
+        "played": [[played.episode, played.length, played.terminated, played.success, played.notes] for played in finished.played],
         "failed": finished.failed and finished.failed._asdict(),
     }
 
 
 def _hear_finished(told: dict[str, Any], arrays: list[np.ndarray]) -> Finished:
-    fours = zip(*(arrays[i::4] for i in range(4)), strict=True)
-    played = tuple(_hear_played(facts, *four) for facts, four in zip(told["played"], fours, strict=True))
     failed = None if told["failed"] is None else _hear_failed(told["failed"])
+    played = tuple(_hear_played(told["played"], *arrays)) if told["played"] else ()
     return Finished(_a(int, told["number"]), played, failed)
 
 
-def _hear_played(facts: list[Any], observations: Any, skills: Any, actions: Any, rewards: Any) -> Played:
-    episode, terminated, success, notes = facts
-    length = len(rewards)
-    is_complete = (
-        observations.ndim == 2
+def _hear_played(told: list[Any], observations: Any, skills: Any, actions: Any, rewards: Any) -> Iterator[Played]:
+    lengths = [_a(int, length) for _, length, *_ in told]
+    steps = sum(lengths)
+    fits = (
+        min(lengths) > 0
+        and observations.ndim == 2
         and actions.ndim in (1, 2)
-        and skills.shape == rewards.shape == (length,)
-        and (len(observations), len(actions)) == (length + 1, length)
+        and skills.shape == rewards.shape == (steps,)
+        and (len(observations), len(actions)) == (steps + len(lengths), steps)
         and (observations.dtype, skills.dtype, rewards.dtype) == (np.float32, np.int32, np.float32)
         and actions.dtype == (np.int32 if actions.ndim == 1 else np.float32)
     )
-    if not is_complete:
-        raise BadMessage(f"an episode whose parts do not fit together: {[episode, length]}")
-    notes = tuple(_a(str, note) for note in notes)
-    success = success if success is None else _a(bool, success)
-    return Played(_episode(episode), observations, skills, actions, rewards, _a(bool, terminated), success, notes)
+    if not fits:
+        raise BadMessage("episodes whose parts do not fit together")
+    begin = 0
+    for index, (episode, length, terminated, success, notes) in enumerate(told):
+        now = slice(begin, begin + length)
+        yield Played(
+            _episode(episode),
+            observations[begin + index : begin + index + length + 1],
+            skills[now],
+            actions[now],
+            rewards[now],
+            _a(bool, terminated),
+            success if success is None else _a(bool, success),
+            tuple(_a(str, note) for note in notes),
+        )
+        begin += length
 
 
 def _hear_failed(told: dict[str, Any]) -> Failed:

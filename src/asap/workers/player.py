@@ -59,14 +59,14 @@ class Player:
                     skill = self.previous
         self.previous = skill
         scores = self.theta[skill] @ self.phi(x) if self.constant is None else self.constant[skill]
-        action = self._act(skill, scores)
-        self.place += 1
-        return skill, action
+        return skill, self._act(skill, scores)
 
     def _act(self, skill: int, scores: Float[np.ndarray, "A"]) -> int | Float[np.ndarray, "A"]:
-        if self.gaussian:
-            return scores.copy() if self.deterministic else scores + self.deviations[skill] * self.noise[self.place]
-        return int((scores if self.deterministic else scores + self.noise[self.place]).argmax())
+        if self.deterministic:
+            return scores.copy() if self.gaussian else int(scores.argmax())
+        noise = self.noise[self.place]
+        self.place += 1
+        return scores + self.deviations[skill] * noise if self.gaussian else int((scores + noise).argmax())
 
     def _draw(self) -> None:
         uniform = self.generator.random((BLOCK, self.num_planes))

@@ -62,15 +62,15 @@ class Surroundings(NamedTuple):
             os.chdir(self.folder)
             told.append(f"the environment changed the working directory to '{now.folder}'; changed back")
         if now.handlers != self.handlers and threading.current_thread() is threading.main_thread():
-            changed = [number for number, handler in self.handlers.items() if handler is not None and now.handlers[number] != handler]
+            changed = [number for number, handler in self.handlers.items() if now.handlers[number] != handler]
             for number in changed:
-                signal.signal(number, self.handlers[number])
+                signal.signal(number, self.handlers[number] or signal.SIG_DFL)  # None: not installed from Python.
             told.append(f"the environment installed handlers of {', '.join(number.name for number in changed)}; put back")
         return told
 
 
 # Those that stop a run; asking for all there are takes longer than the reset of a small environment.
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def _folder() -> str | None:

@@ -6,6 +6,7 @@ one that is dead or silent, as in a pool, and the dispatcher asks for another.
 
 import logging
 import os
+import socket
 import sys
 import warnings
 from typing import Any
@@ -24,8 +25,21 @@ from asap.workers.workers import Died, Event, Stopped, Workers, event_of
 
 FIELD = "--workers"
 PATIENCE = 1.0  # Seconds; so often a busy worker tells where it is.
-OBJECT_STORE = 200 << 20  # Bytes. Results pass through it, nothing stays there.
-LOOPBACK = "127.0.0.1"
+PATIENCE_AT_CONNECT = 5.0
+LOCAL = {
+    "address": "local",
+    "include_dashboard": False,
+    "object_store_memory": 200 << 20,  # Bytes. Results pass through it, nothing stays there.
+    "_node_ip_address": "127.0.0.1",
+}
+PLACE = {
+    "num_cpus": 1,
+    "max_restarts": 0,  # Ray would not know what they were doing.
+    "max_task_retries": 0,
+    "scheduling_strategy": "SPREAD",
+    # Or Ray kills the keeper together with the relay, and nobody is left to end what the environment has started.
+    "runtime_env": {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "0"}},
+}
 
 
 class RayWorkers(Workers):
@@ -35,10 +49,9 @@ class RayWorkers(Workers):
 
     def __init__(self, source: EnvSource, rules: Rules, num_workers: int, address: str | None = None):
         self._hello = encode(Hello(source.portable(), rules))
-        self._ray, self._is_ours = _connect(address or os.environ.get("RAY_ADDRESS"), num_workers)
+        self._ray, self._is_ours = connect(address or os.environ.get("RAY_ADDRESS"), num_workers)
         self.num_workers = num_workers
-        # One CPU each; never restarted by Ray, which would not know what they were doing.
-        self._new_relay = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(Relay)
+        self._new_relay = self._ray.remote(**PLACE)(Relay)
         self._relays: dict[int, Any] = {}
         self._asked: dict[Any, int] = {}  # Workers, by the answer that is awaited.
         self._progress: dict[int, Progress | None] = {}
@@ -64,7 +77,8 @@ class RayWorkers(Workers):
         self._start(worker)
 
     def close(self) -> None:
-        farewells = [relay.close.remote(PATIENCE_AT_CLOSE) for worker, relay in self._relays.items() if self._progress[worker]]
+        placed = [relay for worker, relay in self._relays.items() if self._progress[worker] is not None]
+        farewells = [relay.close.remote(PATIENCE_AT_CLOSE) for relay in placed]
         if farewells:
             self._ray.wait(farewells, num_returns=len(farewells), timeout=PATIENCE_AT_CLOSE + 2 * PATIENCE)
         for relay in self._relays.values():
@@ -92,7 +106,7 @@ class RayWorkers(Workers):
         except BadMessage as error:
             return [Died(worker, str(error))]
         except self._ray.exceptions.RayError as error:
-            return [Died(worker, _reason(error))]
+            return [Died(worker, "lost by Ray" if self._progress[worker] else _cause(error))]
 
 
 def _event_of(worker: int, message: Message) -> Event:
@@ -103,13 +117,12 @@ def _event_of(worker: int, message: Message) -> Event:
     return event_of(worker, message)
 
 
-def _reason(error: Exception) -> str:
-    """Ray writes paragraphs; the last line is the cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
+def _cause(error: Exception) -> str:
+    """Why a worker could not even be placed: Ray writes a page, the cause is in its last line."""
+    return str(error).strip().rpartition("\n")[2][:200]
 
 
-def _connect(address: str | None, num_workers: int) -> tuple[Any, bool]:
+def connect(address: str | None, num_workers: int) -> tuple[Any, bool]:
     """The module `ray`, connected, and whether it is ours to shut down."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -118,14 +131,12 @@ def _connect(address: str | None, num_workers: int) -> tuple[Any, bool]:
         raise UserError(FIELD, "ray needs 'pip install asap-rl[ray]'") from None
     if ray.is_initialized():
         return ray, False
-    where = {"address": address} if address else {
-        "address": "local",
-        "num_cpus": num_workers,
-        "include_dashboard": False,
-        "object_store_memory": OBJECT_STORE,
-        "_node_ip_address": LOOPBACK,
-    }
+    where = {"address": address} if address else {**LOCAL, "num_cpus": num_workers}
+    if address:
+        _require_somebody(address)
     logging.getLogger("ray").setLevel(logging.ERROR)
+    # What becomes of nodes it would print, on stdout, whatever one asks of it.
+    ray._private.worker.print_to_stdstream = lambda *_, **__: None
     before = Surroundings.now()
     try:
         with warnings.catch_warnings():
@@ -138,3 +149,13 @@ def _connect(address: str | None, num_workers: int) -> tuple[Any, bool]:
     finally:
         before.restore()  # Ray takes SIGTERM for itself.
     return ray, True
+
+
+def _require_somebody(address: str) -> None:
+    """Ray takes minutes to notice that nobody is there."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon:
+        try:
+            socket.create_connection((host, int(port)), PATIENCE_AT_CONNECT).close()
+        except (OSError, ValueError) as error:
+            raise UserError(FIELD, f"cannot connect to Ray at {address}: {error}", cure="start it with: ray start --head") from None

@@ -61,7 +61,7 @@ def _with_care(observation: Any, space: spaces.Box | spaces.MultiBinary, notice:
     except Exception:
         raise Trouble("obs is not an array of numbers", show(observation)) from None
     if array.dtype.kind not in "biuf":
-        raise Trouble(f"obs dtype {array.dtype} cannot be cast to {space.dtype}, which observation_space says", show(observation))
+        raise _uncastable(array.dtype, space.dtype, observation)
     if array.shape != space.shape:
         raise Trouble(f"obs shape {array.shape} but observation_space says {space.shape}", show(observation))
     if array.dtype != space.dtype:
@@ -71,6 +71,10 @@ def _with_care(observation: Any, space: spaces.Box | spaces.MultiBinary, notice:
         what = f"{flat[i]:g}" if not np.isfinite(flat[i]) else f"{flat[i]:g}, more than float32 can hold"
         raise Trouble(f"{_place('obs', array.shape, i)} is {what}")
     return flat.astype(np.float32)
+
+
+def _uncastable(dtype: np.dtype, wanted: np.dtype, observation: Any) -> Trouble:
+    return Trouble(f"obs dtype {dtype} cannot be cast to {wanted}, which observation_space says", show(observation))
 
 
 def _place(name: str, shape: tuple[int, ...], index: int) -> str:
@@ -101,7 +105,7 @@ def _one_hots(space: spaces.MultiDiscrete) -> Reading:
     def read(observation: Any) -> Float[np.ndarray, "O"]:
         array = np.asarray(observation)
         if array.dtype.kind not in "biu":
-            raise Trouble(f"obs dtype {array.dtype} cannot be cast to {space.dtype}, which observation_space says", show(observation))
+            raise _uncastable(array.dtype, space.dtype, observation)
         if array.shape != space.shape:
             raise Trouble(f"obs shape {array.shape} but observation_space says {space.shape}", show(observation))
         places = array.ravel() - starts
@@ -138,3 +142,20 @@ def flag(name: str, value: Any) -> bool:
     if is_scalar and value in (0, 1):
         return bool(value)
     raise Trouble(f"{name} must be True or False", show(value))
+
+
+def success(info: Any) -> bool | None:
+    """By the two keys that environments use for it; None where they do not tell."""
+    for key in ("is_success", "success"):
+        value = info.get(key) if isinstance(info, dict) else None
+        if value is not None and np.ndim(value) == 0:
+            return bool(value)
+    return None
+
+
+def wrong_answer(answer: Any) -> Trouble:
+    """About what `step` returned, if it is not five values."""
+    if not isinstance(answer, tuple):
+        return Trouble("step must return (obs, reward, terminated, truncated, info)", show(answer))
+    cure = " (wrap with shimmy)" if len(answer) == 4 else ""
+    return Trouble(f"step returned {len(answer)} values; Gymnasium needs 5{cure}")

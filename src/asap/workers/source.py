@@ -1,6 +1,5 @@
 """Where an environment comes from: an id of Gymnasium, an importable function, or a live object of this process."""
 
-import difflib
 import functools
 import importlib
 import json
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from asap.errors import UserError
+from asap.workers.gymnasium_ids import did_you_mean, require_registered
 
 FIELD = "env"
 IMPORTABLE = "pass an importable 'module:function'"
@@ -70,7 +70,7 @@ class EnvSource(NamedTuple):
             return functools.partial(factory, **self.options)
         import gymnasium
 
-        _require_registered(self.name)
+        require_registered(self.name)
         return functools.partial(gymnasium.make, self.name, **{"disable_env_checker": True, **self.options})
 
 
@@ -153,7 +153,8 @@ def _find_factory(name: str) -> Callable[..., Any] | None:
     is_id = attribute in gymnasium.registry or not attribute.replace(".", "_").isidentifier()
     if is_id:
         return None
-    raise UserError(FIELD, f"module '{module}' has no function '{attribute}'", repr(name), _did_you_mean(attribute, dir(sys.modules[module])))
+    what = f"module '{module}' has no function '{attribute}'"
+    raise UserError(FIELD, what, repr(name), did_you_mean(attribute, dir(sys.modules[module])))
 
 
 def _require_env(env: Any, name: str) -> None:
@@ -162,42 +163,11 @@ def _require_env(env: Any, name: str) -> None:
     if isinstance(env, gymnasium.Env):
         return
     if isinstance(env, gymnasium.vector.VectorEnv):
-        raise UserError(FIELD, "a vector environment cannot be played", name, "pass one environment; workers play several at once")
+        cure = "pass one environment; workers play several at once"
+        raise UserError(FIELD, "a vector environment cannot be played", name, cure)
     is_old_gym = any(cls.__module__.split(".")[0] == "gym" for cls in type(env).__mro__)
-    cure = "Gym is older than Gymnasium; wrap with shimmy" if is_old_gym else "pass an id, a gymnasium.Env or a function that returns one"
+    cure = "wrap with shimmy" if is_old_gym else "pass an id, a gymnasium.Env or a function that returns one"
     raise UserError(FIELD, f"not a gymnasium.Env but {type(env).__name__}", name, cure)
-
-
-def _require_registered(name: str) -> None:
-    """Asked before Gymnasium is, whose answer may be several lines long. Without a version, it takes the newest."""
-    import gymnasium
-
-    gymnasium_id = name.rpartition(":")[2]
-    if gymnasium_id not in gymnasium.registry and not any(_stem(known) == gymnasium_id for known in gymnasium.registry):
-        raise UserError(FIELD, f"'{name}' is not registered", cure=_nearest(gymnasium_id))
-
-
-def _nearest(gymnasium_id: str) -> str:
-    """The cure for an unknown id: its newest version, the id most like it, or the package that may be missing."""
-    import gymnasium
-
-    known = gymnasium.registry.values()
-    versions = [spec for spec in known if _stem(spec.id) in (gymnasium_id, _stem(gymnasium_id))]
-    if versions:
-        return f"did you mean '{max(versions, key=lambda spec: spec.version or 0).id}'?"
-    namespace, slash, _ = gymnasium_id.rpartition("/")
-    if slash and not any(spec.namespace == namespace for spec in known):
-        return f"name the module that registers '{namespace}' too, as in 'module:{gymnasium_id}'"
-    return _did_you_mean(gymnasium_id, list(gymnasium.registry)) or "list what there is with gymnasium.pprint_registry()"
-
-
-def _stem(gymnasium_id: str) -> str:
-    return gymnasium_id.rpartition("-v")[0]
-
-
-def _did_you_mean(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean '{near[0]}'?" if near else ""
 
 
 def _explain(name: str, error: BaseException) -> UserError:

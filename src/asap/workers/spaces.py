@@ -11,6 +11,7 @@ from asap.errors import UserError
 MOST_NUMBERS = 4096
 
 _FLATTEN = "flatten with gymnasium.wrappers.FlattenObservation"
+_EXTRACT = "wrap it in a feature extractor, or in ResizeObservation and FlattenObservation"
 _OBSERVATION_CURES = {
     spaces.Dict: _FLATTEN,
     spaces.Tuple: _FLATTEN,
@@ -41,11 +42,10 @@ def _check_observations(space: Space) -> None:
     if isinstance(space, spaces.Box) and space.shape == ():
         raise UserError(field, "Box has no dimensions", space, "give it the shape (1,), e.g. by ReshapeObservation")
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
-        cure = "rules over pixels cannot be read: wrap it in a feature extractor, or in ResizeObservation and FlattenObservation"
+        cure = f"rules over pixels cannot be read: {_EXTRACT}"
         raise UserError(field, "images are not supported", space, cure)
     if size > MOST_NUMBERS:
-        cure = f"wrap it in a feature extractor of at most {MOST_NUMBERS:,} numbers, or in ResizeObservation and FlattenObservation"
-        raise UserError(field, f"{size:,} numbers are too many to be read", space, cure)
+        raise UserError(field, f"{size:,} numbers are too many to be read, the most is {MOST_NUMBERS:,}", space, _EXTRACT)
 
 
 def _check_actions(space: Space) -> None:

@@ -1,5 +1,6 @@
 """What an environment did wrong."""
 
+import traceback as tracebacks
 from typing import Any
 
 _LONGEST = 300
@@ -22,6 +23,12 @@ class Trouble(Exception):
         """The fields of `Failed`, apart from the episode."""
         names = ("field", "what", "value", "step", "actions", "traceback")
         return {name: getattr(self, name) for name in names}
+
+
+def raised(error: BaseException) -> Trouble:
+    """The environment's own exception."""
+    told = "".join(tracebacks.format_exception(error))
+    return Trouble(f"env raised {type(error).__name__}: {error}".removesuffix(": "), traceback=told)
 
 
 def _one_line(text: str) -> str:

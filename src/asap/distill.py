@@ -1,0 +1,190 @@
+"""Distillation: a few rules that act as another policy does, of whatever kind that is.
+
+The teacher plays, and the student learns to do what it did. Where the student then errs, it gets into states that the
+teacher never showed; so the student plays, the teacher says what it would have done there, and the student learns from all
+of it again (Ross et al., 2011). Of the students of all rounds the one that plays best is kept.
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from asap.config import Config
+from asap.configure import feature_settings, settings_of, tasks_of
+from asap.envs import foreign
+from asap.envs.control_units import ControlUnits
+from asap.envs.foreign import ForeignTask
+from asap.errors import UserError
+from asap.imitate import imitate
+from asap.keys import host_generator
+from asap.learn.scaling import no_moments, rescaled, scaled_anew, with_observations
+from asap.learn.search import draw
+from asap.lessons import Classroom, Lesson
+from asap.policy.plan import plan_of
+from asap.policy.policy import ASAPPolicy
+from asap.show.words import number, percent
+from asap.workers.player import Player
+from asap.workers.source import EnvSource
+from asap.workers.work import EVALUATION, SEARCH, TRAINING, EpisodeId
+
+if TYPE_CHECKING:
+    from asap.model import ASAP
+
+STARTS, LATER_STARTS = 16, 4  # In the first round, and with what there is to go on with.
+ROUNDS = 3  # In which the student plays and the teacher is asked.
+PER_ROUND = 4  # One in so many of the episodes.
+RANDOM_EPISODES = 20
+_STARTS, _SAMPLES = 0, 1  # Ids of what is drawn.
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """The rules, and how they compare with their teacher; all returns are means over fresh episodes."""
+
+    policy: ASAPPolicy
+    task: ForeignTask
+    config: Config
+    agreement: float  # On the teacher's episodes: share of the steps with the same action; of controls, R^2.
+    teacher_return: float
+    student_return: float  # Of the likeliest actions.
+    random_return: float
+    num_evaluation: int  # Episodes of each, from the same starts.
+    num_episodes: int  # All that were played.
+    num_steps: int
+
+    @property
+    def kept(self) -> float | None:
+        """Share of what the teacher gains over random play; None if it gains nothing."""
+        gain = self.teacher_return - self.random_return
+        return (self.student_return - self.random_return) / gain if gain > 0 else None
+
+    @functools.cached_property
+    def model(self) -> "ASAP":
+        """To save, explain and plot it."""
+        from asap.model import ASAP
+
+        return ASAP.of(self.config, self.task, self.policy, self.num_episodes, self.num_steps)
+
+    def report(self) -> str:
+        same = f"R^2 {self.agreement:.3f}" if self.task.spec.continuous else f"{percent(self.agreement)} of its actions"
+        kept = "" if self.kept is None else f"kept        {percent(self.kept)} of what the teacher gains over random play\n"
+        return (
+            f"teacher     return {number(self.teacher_return)}  (mean of {self.num_evaluation} episodes; random play "
+            f"{number(self.random_return)})\n"
+            f"student     return {number(self.student_return)}  ({2**self.config.policy.hyperplanes} skills, deterministic, "
+            "same starts)\n"
+            f"{kept}"
+            f"agreement   {same}, where the teacher plays\n"
+            f"played      {self.num_episodes:,} episodes, {self.num_steps:,} steps"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        names = ("agreement", "teacher_return", "student_return", "random_return", "kept")
+        counts = ("num_evaluation", "num_episodes", "num_steps")
+        return {"env": self.task.name, **{name: getattr(self, name) for name in (*names, *counts)}}
+
+
+def distill(
+    teacher: Any,
+    env: Any,
+    hyperplanes: int = 1,
+    skills: str | None = None,
+    features: str | None = None,
+    episodes: int = 50,
+    seed: int = 0,
+    settings: Iterable[str] = (),
+) -> Distilled:
+    """An ASAP policy fitted to `teacher`, an object with `predict(obs, deterministic=True) -> (action, state)`.
+
+    `env` and the settings are as for `ASAP`; `episodes` is how many the teacher plays first, and how many are played to
+    compare the two.
+    """
+    if isinstance(episodes, bool) or not isinstance(episodes, int) or not 1 <= episodes < 2**31:
+        raise UserError("episodes", "must be an integer from 1 to 2^31 - 1", repr(episodes), "the default is 50")
+    options = {"policy.hyperplanes": hyperplanes, "policy.skills": skills, **feature_settings(features), "run.seed": seed}
+    config, task = _configured(env, options, [settings] if isinstance(settings, str) else list(settings))
+    room = Classroom(task, teacher)
+    try:
+        policy = _best_student(config, task, room, episodes)
+        ids = _ids(seed, EVALUATION, 0, episodes)
+        taught, watched = room.taught(ids), room.watched(policy, ids, asks=False)
+        at_random = room.random(ids[:RANDOM_EPISODES])
+    finally:
+        room.close()
+    return Distilled(
+        policy=policy,
+        task=task,
+        config=config,
+        agreement=agreement(policy, task, taught),
+        teacher_return=_mean(taught),
+        student_return=_mean(watched),
+        random_return=_mean(at_random),
+        num_evaluation=episodes,
+        num_episodes=room.num_episodes,
+        num_steps=room.num_steps,
+    )
+
+
+def _configured(env: Any, options: dict[str, Any], settings: list[str]) -> tuple[Config, ForeignTask]:
+    live = None if isinstance(env, str) else foreign.describe(EnvSource.of(env), foreign.Rules())
+    config = settings_of([env if live is None else live.name], options, None, None, settings, live)
+    task = tasks_of(config)[0] if live is None else live
+    if not isinstance(task, ForeignTask):
+        raise UserError("env", "teachers are for Gymnasium environments", task.name, "pass an id such as CartPole-v1")
+    return config, task
+
+
+def _best_student(config: Config, task: ForeignTask, room: Classroom, episodes: int) -> ASAPPolicy:
+    seed, per_round = config.run.seed, -(-episodes // PER_ROUND)
+    lessons = room.taught(_ids(seed, TRAINING, 0, episodes))
+    students: list[tuple[float, ASAPPolicy]] = []
+    for number in range(ROUNDS + 1):
+        student = _student(config, task, lessons, students[-1][1] if students else None, number)
+        watched = room.watched(student, _ids(seed, SEARCH, number * per_round, per_round))
+        students.append((_mean(watched), student))
+        lessons += watched
+    return max(students, key=lambda pair: pair[0])[1]
+
+
+def _student(
+    config: Config, task: ForeignTask, lessons: Sequence[Lesson], former: ASAPPolicy | None, number: int
+) -> ASAPPolicy:
+    """Learns from all lessons so far, from new starts and from where the former one was."""
+    seed = config.run.seed
+    observations = np.concatenate([lesson.observations for lesson in lessons])
+    actions = np.concatenate([lesson.actions for lesson in lessons])
+    moments = with_observations(no_moments(observations.shape[1]), observations)
+    known = [] if former is None else [rescaled(former, moments)]
+    generators = (host_generator(seed, _STARTS, number, n) for n in range(LATER_STARTS - 1 if known else STARTS))
+    starts = known + [scaled_anew(draw(config.policy, task, generator), moments) for generator in generators]
+    return imitate(starts, observations, actions, config.learn, host_generator(seed, _SAMPLES, number))
+
+
+def agreement(policy: ASAPPolicy, task: ForeignTask, lessons: Sequence[Lesson]) -> float:
+    """How well the policy's likeliest actions are those of the teacher."""
+    player, chosen = Player(plan_of(policy, len(task.inputs))), []
+    for lesson in lessons:
+        player.begin(np.random.default_rng(0), deterministic=True)
+        chosen += [player.choose(x)[1] for x in lesson.observations]
+    told = np.concatenate([lesson.actions for lesson in lessons])
+    if not task.spec.continuous:
+        return float((np.asarray(chosen) == told).mean())
+    return _explained(told.astype(float), ControlUnits.of(task.action_space).clipped(np.stack(chosen)))
+
+
+def _explained(told: Float[np.ndarray, "N A"], chosen: Float[np.ndarray, "N A"]) -> float:
+    """R^2; 1 or 0 for a teacher that always does the same."""
+    error, spread = np.square(told - chosen).sum(), np.square(told - told.mean(0)).sum()
+    return float(1 - error / spread) if spread > 0 else float(error < 1e-3 * told.size)
+
+
+def _ids(seed: int, stream: int, first: int, count: int) -> list[EpisodeId]:
+    return [EpisodeId(seed, stream, number) for number in range(first, first + count)]
+
+
+def _mean(lessons: Sequence[Lesson]) -> float:
+    return float(np.mean([lesson.total for lesson in lessons]))

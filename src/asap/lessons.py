@@ -1,0 +1,141 @@
+"""Episodes in which a teacher says what it would do, whoever plays."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Float, Int
+
+from asap.envs.control_units import ControlUnits
+from asap.envs.foreign import ForeignTask
+from asap.errors import UserError
+from asap.policy.plan import plan_of
+from asap.policy.policy import ASAPPolicy
+from asap.workers.border import Border
+from asap.workers.controls import Action
+from asap.workers.failures import explained
+from asap.workers.player import Player
+from asap.workers.source import EnvSource
+from asap.workers.trouble import Trouble
+from asap.workers.work import EpisodeId
+
+
+class Lesson(NamedTuple):
+    """One episode."""
+
+    observations: Float[np.ndarray, "T O"]  # As policies see them, without the last.
+    actions: Int[np.ndarray, "T"] | Float[np.ndarray, "T A"] | None  # The teacher's, in the policy's units, if it was asked.
+    total: float
+
+    @property
+    def length(self) -> int:
+        return len(self.observations)
+
+
+class Teacher:
+    """Any object with `predict(obs, deterministic=True) -> (action, state)`, as the environment has them."""
+
+    def __init__(self, model: Any, task: ForeignTask):
+        if not callable(getattr(model, "predict", None)):
+            cure = "pass an object with predict(obs, deterministic=True) -> (action, state)"
+            raise UserError("teacher", "has no predict", type(model).__name__, cure)
+        self._model, self._task = model, task
+
+    def action(self, observation: Any) -> Action:
+        """In the policy's units."""
+        try:
+            action = self._model.predict(observation, deterministic=True)[0]
+        except Exception as error:
+            told = f"predict raised {type(error).__name__}: {error}"
+            raise UserError("teacher", told, cure=f"see that it was made for {self._task.name}") from error
+        space = self._task.action_space
+        return self._choice(action, space) if isinstance(space, spaces.Discrete) else self._controls(action, space)
+
+    def _choice(self, action: Any, space: spaces.Discrete) -> int:
+        given = np.asarray(action)
+        if given.size != 1 or given.dtype.kind not in "biu" or not space.start <= given.item() < space.start + space.n:
+            raise self._refused(action, space)
+        return int(given.item() - space.start)
+
+    def _controls(self, action: Any, space: spaces.Box) -> Float[np.ndarray, "A"]:
+        given = np.asarray(action)
+        if given.size != np.prod(space.shape) or given.dtype.kind not in "biuf" or not np.isfinite(given).all():
+            raise self._refused(action, space)
+        units = ControlUnits.of(space)
+        return units.ours(np.clip(given.astype(float).ravel(), units.low, units.high))
+
+    def _refused(self, action: Any, space: gymnasium.Space) -> UserError:
+        return UserError("teacher", f"gives an action that is not in {space}", action, f"see that it was made for {self._task.name}")
+
+
+class Overheard(gymnasium.Wrapper):
+    """Keeps the last observation as the environment gave it, which is what a teacher wants."""
+
+    last: Any = None
+
+    def reset(self, **options: Any) -> Any:
+        answer = super().reset(**options)
+        self.last = answer[0]
+        return answer
+
+    def step(self, action: Any) -> Any:
+        answer = super().step(action)
+        self.last = answer[0]
+        return answer
+
+
+class Classroom:
+    """The environment with a teacher beside it; counts the steps that are played."""
+
+    def __init__(self, task: ForeignTask, model: Any):
+        self.task, self._teacher = task, Teacher(model, task)
+        self._border = Border(EnvSource(task.source.name, {}, self._made), task.rules)
+        self.num_steps = self.num_episodes = 0
+
+    def _made(self) -> Overheard:
+        self._env = Overheard(self.task.source.build())
+        return self._env
+
+    def taught(self, episodes: Sequence[EpisodeId]) -> list[Lesson]:
+        """The teacher plays."""
+        return [self._lesson(episode, None, True) for episode in episodes]
+
+    def watched(self, policy: ASAPPolicy, episodes: Sequence[EpisodeId], asks: bool = True) -> list[Lesson]:
+        """The policy plays, deterministic, and the teacher may be asked what it would do."""
+        player = Player(plan_of(policy, len(self.task.inputs)))
+        lessons = []
+        for episode in episodes:
+            player.begin(episode.choices(), deterministic=True)
+            lessons.append(self._lesson(episode, lambda x: player.choose(x)[1], asks))
+        return lessons
+
+    def random(self, episodes: Sequence[EpisodeId]) -> list[Lesson]:
+        """Nobody knows what to do."""
+        drawn = ((episode, episode.choices()) for episode in episodes)
+        return [self._lesson(episode, lambda _: self._border.sample(generator), False) for episode, generator in drawn]
+
+    def close(self) -> None:
+        self._border.close()
+
+    def _lesson(self, episode: EpisodeId, choose: Any, asks: bool) -> Lesson:
+        try:
+            return self._played(episode, choose, asks)
+        except Trouble as trouble:
+            cure = f"see what it does at random: asap check {self.task.name}"
+            raise explained(trouble, f"episode {episode.number}", episode.reset_seed, cure) from trouble
+
+    def _played(self, episode: EpisodeId, choose: Any, asks: bool) -> Lesson:
+        x, ended, total = self._border.reset(episode), False, 0.0
+        observations, actions = [], []
+        while not ended:
+            advised = self._teacher.action(self._env.last) if asks else None
+            observations.append(x)
+            actions.append(advised)
+            x, reward, ended = self._border.step(advised if choose is None else choose(x))
+            total += reward
+        self.num_steps += len(observations)
+        self.num_episodes += 1
+        kind = np.int32 if isinstance(self.task.action_space, spaces.Discrete) else np.float32
+        return Lesson(np.stack(observations), np.asarray(actions, kind) if asks else None, total)

@@ -1,0 +1,122 @@
+"""Callbacks that tell of a run as it goes on: a progress bar, TensorBoard, Weights & Biases.
+
+The names are those of stable-baselines3 where it has them (rollout/ep_rew_mean, time/total_timesteps, train/approx_kl), so
+that curves of both can be laid over each other; what only we have is under skills/.
+"""
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from asap.config import Config
+from asap.errors import UserError
+from asap.session import Callback, Report
+
+_NAMES = {
+    "kl": "train/approx_kl",
+    "entropy": "train/entropy",
+    "explained_variance": "train/explained_variance",
+    "gradient_theta": "train/gradient_theta",
+    "gradient_beta": "train/gradient_beta",
+    "movement": "train/movement",
+}
+
+
+def metrics_of(report: Report, seed: int, seconds: float) -> dict[str, float]:
+    """What one seed has to tell, by name. What is not known is left out."""
+    event = report.event
+    values = {
+        "rollout/ep_rew_mean": report.returns[seed].mean(),
+        "rollout/ep_len_mean": report.lengths[seed],
+        "rollout/success_rate": np.mean(np.asarray(event["success"], float)[seed]),
+        "time/iterations": report.update,
+        "time/total_timesteps": report.env_steps[seed],
+        "time/episodes": report.episodes[seed],
+        "time/time_elapsed": seconds,
+        "time/fps": report.env_steps[seed] / max(seconds, 1e-9),
+        "train/n_updates": report.update,
+        **{name: np.asarray(event[key], float)[seed] for key, name in _NAMES.items() if key in event},
+        **{f"skills/usage_{skill}": share for skill, share in enumerate(event["usage"][seed])},
+    }
+    return {name: float(value) for name, value in values.items() if np.isfinite(value)}
+
+
+@contextlib.contextmanager
+def loggers(
+    config: Config, tensorboard: str | os.PathLike | None, wandb_project: str | None, progress_bar: bool
+) -> Iterator[list[Callback]]:
+    """The callbacks that were asked for; closed at the end, whatever happens."""
+    with contextlib.ExitStack() as stack:
+        found: list[Callback] = []
+        if progress_bar:
+            from asap.commands.progress import Progress
+
+            found.append(stack.enter_context(Progress(config)).show)
+        if tensorboard is not None:
+            found.append(_told(config, stack.enter_context(_tensorboard(os.fspath(tensorboard), config))))
+        if wandb_project is not None:
+            found.append(_told(config, stack.enter_context(_wandb(wandb_project, config))))
+        yield found
+
+
+Write = Callable[[int, dict[str, float], int], None]  # Seed, metrics, step.
+
+
+def _told(config: Config, write: Write) -> Callback:
+    began = time.monotonic()
+
+    def tell(report: Report) -> None:
+        for seed in range(config.run.seeds):
+            write(seed, metrics_of(report, seed, time.monotonic() - began), int(report.env_steps[seed]))
+
+    return tell
+
+
+@contextlib.contextmanager
+def _tensorboard(folder: str, config: Config) -> Iterator[Write]:
+    """One folder per seed, as TensorBoard lays them over each other."""
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ImportError:
+        cure = "pip install 'asap-rl[tensorboard]'"
+        raise UserError("tensorboard_log", "needs the package tensorboard", folder, cure) from None
+    name = "+".join(config.run.tasks).replace("/", "-")
+    writers = [
+        EventFileWriter(os.path.join(folder, f"{name}-seed-{config.run.seed + index}")) for index in range(config.run.seeds)
+    ]
+
+    def write(seed: int, metrics: dict[str, float], step: int) -> None:
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in metrics.items()]
+        writers[seed].add_event(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+
+    try:
+        yield write
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+@contextlib.contextmanager
+def _wandb(project: str, config: Config) -> Iterator[Write]:
+    """One run; of several seeds each metric has the seed before its name."""
+    try:
+        import wandb
+    except ImportError:
+        raise UserError("wandb_project", "needs the package wandb", project, "pip install 'asap-rl[wandb]'") from None
+    run: Any = wandb.init(project=project, config=dataclasses.asdict(config))
+
+    def write(seed: int, metrics: dict[str, float], step: int) -> None:
+        prefix = f"seed-{config.run.seed + seed}/" if config.run.seeds > 1 else ""
+        run.log({f"{prefix}{name}": value for name, value in metrics.items()})
+
+    try:
+        yield write
+    finally:
+        run.finish()

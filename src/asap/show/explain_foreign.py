@@ -1,0 +1,160 @@
+"""The policy of an environment that is not ours as rules: if the sum of these observations is positive, then do this.
+
+All numbers are those of the rulebook, so that whoever follows the text plays `asap.show.rounding.rounded`.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from asap.envs.foreign import ForeignTask
+from asap.features import Features, Network, Polynomial
+from asap.policy.partition import skill_bits
+from asap.policy.policy import ASAPPolicy
+from asap.show.explain import Explanation, or_nones
+from asap.show.expressions import CONSTANT, term_names
+from asap.show.readings import ControlRule, Losses, PlaneRule, RulesReading, SkillRule, Sum
+from asap.show.regions import OWNS, regions_at, require_one_seed
+from asap.show.rounding import DIGITS, Controls, Rulebook, Scores, Shares, rulebook, significant
+from asap.show.rule_sentences import rules_in_words
+from asap.show.words import sum_in_full
+
+MOST_WEIGHED = 4  # Inputs named for each unit of a network.
+OPERATORS = "+-*/^"
+UNIT = "unit"
+
+
+def explain_foreign(
+    policy: ASAPPolicy,
+    task: ForeignTask,
+    usage: ArrayLike | None = None,
+    durations: ArrayLike | None = None,
+    losses: Losses | None = None,
+) -> Explanation:
+    """`usage` is the share of the steps and `durations` the mean number of steps at a time, one number per skill."""
+    require_one_seed(policy)
+    book, names = rulebook(policy, task), tuple(_in_a_sum(name) for name in task.spec.observation_names)
+    usage = or_nones("usage", usage, policy.num_skills)
+    durations = or_nones("durations", durations, policy.num_skills)
+    planes = tuple(_plane(book, names, k) for k in range(len(book.planes)))
+    reading = RulesReading(
+        task=task.name,
+        termination=policy.termination,
+        planes=planes,
+        skills=_skills(book, task, names, planes, usage, durations),
+        scaled=_scaled(book.psi, names) | _scaled(book.phi, names),
+        units=_units(book, names),
+        losses=losses,
+    )
+    return Explanation(reading, rules_in_words(reading))
+
+
+def _in_a_sum(name: str) -> str:
+    """`(fingertip x - target x)`, but `x-velocity` as it is."""
+    return f"({name})" if any(f" {sign} " in name for sign in OPERATORS) else name
+
+
+def _plane(book: Rulebook, names: tuple[str, ...], k: int) -> PlaneRule:
+    """Written so that the first term is positive: which side it is for is easily said, two minus signs easily missed."""
+    value = _sum(book.planes[k], book.psi_sizes, _terms(book.psi, names))
+    above = int(next(iter(value.terms.values()), 1.0) > 0)
+    if not above:
+        value = Sum({name: -c for name, c in value.terms.items()}, -value.constant)
+    return PlaneRule(k + 1, value, above, float(book.reaches[k]))
+
+
+def _terms(features: Features, names: Sequence[str]) -> list[str]:
+    if isinstance(features.basis, Polynomial):
+        shift = {j: centre for j, centre in zip(features.inputs, _as_rounded(features.shift)) if centre}
+        names = [f"({sum_in_full([(name, 1.0)], -shift[j])})" if j in shift else name for j, name in enumerate(names)]
+    return term_names(features, names)
+
+
+def _sum(weights: Float[np.ndarray, "F"], sizes: Float[np.ndarray, "F"], names: Sequence[str]) -> Sum:
+    """Terms by what they contribute."""
+    order = np.argsort(-np.abs(weights) * sizes, kind="stable")
+    terms = {names[f]: float(weights[f]) for f in order if weights[f]}
+    constant = terms.pop(CONSTANT, 0.0)
+    return Sum(terms, constant)
+
+
+def _skills(
+    book: Rulebook,
+    task: ForeignTask,
+    names: tuple[str, ...],
+    planes: tuple[PlaneRule, ...],
+    usage: list[float | None],
+    durations: list[float | None],
+) -> tuple[SkillRule, ...]:
+    bits = np.asarray(skill_bits(len(planes)))
+    sides = np.where(bits == [plane.above for plane in planes], 1, -1)
+    states = _numbered_states(book, task)
+    actions = task.spec.action_names
+
+    terms = [_of_a_skill(term) for term in _terms(book.phi, names)]
+
+    def weighed(weights: Float[np.ndarray, "D"]) -> Sum:
+        return _sum(weights, book.phi_sizes, terms)
+
+    def read(s: int) -> SkillRule:
+        shares = scores = controls = None
+        match book.skills:
+            case Shares(probabilities):
+                shares = dict(zip(actions, probabilities[s].tolist()))
+            case Scores(weights):
+                scores = {action: weighed(row) for action, row in zip(actions, weights[s])}
+            case Controls(weights, deviations, units):
+                bounds = zip(weights[s], deviations[s].tolist(), units.low.tolist(), units.high.tolist())
+                rules = (ControlRule(weighed(row), deviation, _finite(low), _finite(high)) for row, deviation, low, high in bounds)
+                controls = dict(zip(actions, rules))
+        own = None if states is None else tuple(states[s])
+        used = usage[s] >= OWNS if None not in usage else own is None or bool(own)
+        return SkillRule(s, tuple(sides[s].tolist()), own, shares, scores, controls, usage[s], durations[s], used)
+
+    return tuple(read(s) for s in range(len(bits)))
+
+
+def _numbered_states(book: Rulebook, task: ForeignTask) -> list[list[str]] | None:
+    """Where there are just so many states, the names of those that each skill rules."""
+    if not isinstance(task.observation_space, spaces.Discrete):
+        return None
+    names = task.spec.observation_names
+    rulers = regions_at(book.policy, np.eye(len(names), dtype=np.float32), np.zeros(0)).rulers
+    return [[name for name, ruler in zip(names, rulers) if ruler == s] for s in range(2 ** len(book.planes))]
+
+
+def _scaled(features: Features, names: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+    if isinstance(features.basis, Polynomial):
+        return {}
+    deviations = significant(1 / np.asarray(features.scale, float), DIGITS)
+    return {names[j]: (mean, float(size)) for j, mean, size in zip(features.inputs, _as_rounded(features.shift), deviations)}
+
+
+def _as_rounded(values: Float[np.ndarray, "n"]) -> list[float]:
+    """The decimal numbers that they were before they became floats of 32 bits."""
+    return [float(np.format_float_positional(value)) for value in np.float32(values)]
+
+
+def _of_a_skill(term: str) -> str:
+    """Skills and planes have networks of their own."""
+    return f"skill {term}" if term.startswith(UNIT) else term
+
+
+def _units(book: Rulebook, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """The network's units; of deeper ones, the products of the weights on the way, as far as the units are not saturated."""
+    units: dict[str, dict[str, float]] = {}
+    for features, named in ((book.psi, str), (book.phi, _of_a_skill)):
+        if isinstance(features.basis, Network):
+            through = np.linalg.multi_dot([*map(np.asarray, reversed(features.basis.weights)), np.eye(len(features.inputs))])
+            for u, row in enumerate(significant(through, DIGITS)):
+                order = np.argsort(-np.abs(row), kind="stable")[:MOST_WEIGHED]
+                units[named(f"{UNIT} {u + 1}")] = {names[features.inputs[j]]: float(row[j]) for j in order}
+    return units
+
+
+def _finite(bound: float) -> float | None:
+    return float(f"{bound:.6g}") if math.isfinite(bound) else None

@@ -1,0 +1,527 @@
+"""What enters from a foreign environment: good values unchanged, odd ones noted, bad ones refused in a line that says where."""
+
+import functools
+import json
+import os
+import signal
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import foreign_envs as envs
+from asap.envs.foreign import describe
+from asap.errors import RunError, UserError
+from asap.workers.border import Border, Trouble
+from asap.workers.failures import Recording, failure
+from asap.workers.source import EnvSource, Rules
+from asap.workers.work import TRAINING, EpisodeId, Failed
+
+EPISODE = EpisodeId(seed=5, stream=TRAINING, number=41)
+
+
+def source(make, **options) -> EnvSource:
+    return EnvSource("test", {}, functools.partial(make, **options))
+
+
+def play(border: Border, episode: EpisodeId = EPISODE, action=1) -> list:
+    """Observations and rewards of one episode."""
+    seen, ended = [(border.reset(episode), None)], False
+    while not ended:
+        x, reward, ended = border.step(action)
+        seen.append((x, reward))
+    return seen
+
+
+def line_of(make, rules: Rules = Rules(), episodes: int = 1, **options) -> str:
+    """What the user reads about the failure of an episode."""
+    border = Border(source(make, **options), rules)
+    with pytest.raises(Trouble) as caught:
+        for _ in range(episodes):
+            play(border)
+    failed = Failed(EPISODE, **caught.value.report())
+    line = str(failure(failed, "NAME"))
+    assert "\n" not in line and line.startswith(f"{failed.field}: ")
+    assert f"at episode 41 step {failed.step} (seed {EPISODE.reset_seed}); see it again with: asap check NAME --seed" in line
+    assert len(failed.actions) == failed.step
+    return line
+
+
+# (id, mode of the environment, what the line must contain)
+REFUSED = [
+    ("1 nan obs", "nan_obs", "obs[1] is nan at episode 41 step 7"),
+    ("2 inf obs", "inf_obs", "obs[2] is -inf at"),
+    ("2 obs beyond float32", "huge_obs", "obs[0] is 1e+300, more than float32 can hold"),
+    ("3 nan reward", "nan_reward", "reward is nan at"),
+    ("4 inf reward", "inf_reward", "reward is inf at"),
+    ("4 -inf reward", "minus_inf_reward", "reward is -inf at"),
+    ("5 reward None", "none_reward", "reward must be a number (got None)"),
+    ("6 reward text", "text_reward", "reward must be a scalar (got str '1.0')"),
+    ("6 reward array", "array_reward", "reward must be a scalar (got ndarray array([1.]))"),
+    ("6 reward complex", "complex_reward", "reward must be a scalar (got complex 1j)"),
+    ("7 reward 1e300", "reward_1e300", "reward is 1e+300, and the return more than float32 can hold: make reward_scale smaller"),
+    ("8 shape", "shape_obs", "obs shape (4,) but observation_space says (3,)"),
+    ("9 scalar", "scalar_obs", "obs shape () but observation_space says (3,)"),
+    ("9 number", "number_obs", "obs shape () but observation_space says (3,)"),
+    ("10 None", "none_obs", "obs dtype object cannot be cast to float32"),
+    ("10 object", "object_obs", "obs dtype object cannot be cast to float32"),
+    ("10 text", "text_obs", "obs dtype <U1 cannot be cast to float32"),
+    ("10 complex", "complex_obs", "obs dtype complex128 cannot be cast to float32"),
+    ("10 ragged", "ragged_obs", "obs is not an array of numbers (got list [1, [2, 3]])"),
+    ("19 raises", "raises", "env raised RuntimeError: simulator gone for good at episode 41 step 7"),
+    ("19 exits", "exits", "env raised SystemExit: 3"),
+    ("29 terminated array", "terminated_array", "terminated must be True or False (got ndarray array([ True, False]))"),
+    ("29 terminated text", "terminated_text", "terminated must be True or False (got str 'yes')"),
+    ("29 terminated None", "terminated_none", "terminated must be True or False (got None)"),
+    ("29 truncated 2", "truncated_2", "truncated must be True or False (got 2)"),
+    ("30 four values", "four_values", "step returned 4 values; Gymnasium needs 5 (wrap with shimmy)"),
+    ("30 no tuple", "no_tuple", "step must return (obs, reward, terminated, truncated, info) (got ndarray"),
+]
+
+
+@pytest.mark.parametrize(("mode", "must_contain"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_bad_answers_of_step_are_refused(mode, must_contain):
+    line = line_of(envs.spoiled, mode=mode)
+    assert line.startswith("env.step: ") and "step 7" in line
+    assert must_contain in line
+
+
+# (id, factory, options, rules, episodes played, field, what the line must contain)
+REFUSED_ELSEWHERE = [
+    ("1 nan at reset", envs.NanAtReset, {}, Rules(), 1, "env.reset", "obs[0] is nan at episode 41 step 0"),
+    ("11 strict", envs.spoiled, {"mode": "outside_obs"}, Rules(strict_obs=True), 1, "env.step", "obs[2] is 1000, outside"),
+    ("15 actions", envs.Changing, {"field": "action_space"}, Rules(), 3, "action_space", "changed from Discrete(2) to Discrete(3)"),
+    ("16 observations", envs.Changing, {"field": "observation_space"}, Rules(), 3, "observation_space", "changed from Box(-100.0"),
+    ("20 reset raises", envs.ResetRaises, {"times": 3}, Rules(), 1, "env.reset", "env raised ConnectionError: no answer"),
+    ("20 no retries", envs.ResetRaises, {"times": 1}, Rules(env_retries=0), 1, "env.reset", "env raised ConnectionError: no answer"),
+    ("30 old reset", envs.OldReset, {}, Rules(), 1, "env.reset", "reset must return (obs, info) (got ndarray"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED_ELSEWHERE, ids=[case[0] for case in REFUSED_ELSEWHERE])
+def test_bad_behaviour_is_refused(case):
+    _, make, options, rules, episodes, field, must_contain = case
+    line = line_of(make, rules, episodes, **options)
+    assert line.startswith(f"{field}: ") and must_contain in line
+
+
+@pytest.mark.parametrize("rewards", [(3e38, 3e38), (-2e38, 4e38)])
+def test_returns_and_rewards_that_float32_cannot_hold(rewards):  # 7
+    class Rich(envs.Walk):
+        def step(self, action):
+            self.time += 1
+            return self.observe(), rewards[self.time - 1], self.time == 2, False, {}
+
+    assert "step 2" in line_of(Rich)
+    assert [reward for _, reward in play(Border(source(Rich), Rules(reward_scale=1e-9)))][1:] == pytest.approx([1e-9 * r for r in rewards])
+
+
+def test_the_traceback_of_the_environment_is_kept():
+    border = Border(source(envs.spoiled, mode="raises"), Rules())
+    with pytest.raises(Trouble) as caught:
+        play(border)
+    assert "in spoil" in caught.value.report()["traceback"]
+
+
+# (id, mode, what the note must contain, or None for no note)
+ACCEPTED = [
+    ("7 reward 1e30", "reward_1e30", "reward is 1e+30"),
+    ("10 int", "int_obs", "obs has dtype int64 but observation_space says float32"),
+    ("10 float64", "float64_obs", "obs has dtype float64 but observation_space says float32"),
+    ("10 list", "list_obs", "obs has dtype float64"),
+    ("11 outside", "outside_obs", "obs[2] is 1000, outside of observation_space, which says -100 to 100"),
+    ("29 numpy bool", "terminated_numpy", None),
+    ("29 int", "terminated_int", None),
+    ("29 0d array", "terminated_0d", None),
+    ("reward int", "reward_int", None),
+    ("reward float32", "reward_float32", None),
+    ("reward 0d array", "reward_0d", None),
+    ("no info", "no_info", None),
+]
+
+
+@pytest.mark.parametrize(("mode", "note"), [case[1:] for case in ACCEPTED], ids=[case[0] for case in ACCEPTED])
+def test_odd_answers_are_taken_and_noted_once(mode, note):
+    border = Border(source(envs.spoiled, mode=mode), Rules())
+    seen = play(border)
+    assert len(seen) == 1 + (envs.BAD_STEP if mode.startswith("terminated") else envs.LENGTH)
+    x, reward = seen[envs.BAD_STEP]
+    assert x.dtype == np.float32 and x.shape == (3,) and type(reward) is float
+    assert border.terminated is True
+    notes = border.take_notes()
+    assert len(notes) == (note is not None) and all(note in each for each in notes)
+    play(border)
+    assert border.take_notes() == ()
+    if mode.endswith("_obs"):
+        assert x.tolist() == [1, 2, 1000 if mode == "outside_obs" else 3]
+    if mode in ("reward_int", "reward_float32", "reward_0d"):
+        assert reward == 3.0
+
+
+def test_values_come_through_unchanged():
+    env, border = envs.Walk(), Border(source(envs.Walk), Rules(reward_scale=0.5))
+    observation, _ = env.reset(seed=EPISODE.reset_seed)
+    seen = play(border)
+    assert (seen[0][0] == observation).all()
+    for x, scaled in seen[1:]:
+        observation, reward, *_ = env.step(1)
+        assert (x == observation).all() and scaled == 0.5 * reward
+    assert border.terminated and border.success is True
+
+
+def test_success_is_told_by_the_keys_that_are_used_for_it():
+    border = Border(source(envs.spoiled, mode="is_success"), Rules())
+    play(border)
+    assert border.success is False
+    assert Border(source(envs.Endless), Rules(max_steps=3)).success is None
+
+
+def test_an_array_that_the_environment_uses_again_is_copied():  # 12
+    reused, fresh = (play(Border(source(make), Rules())) for make in (envs.OneBuffer, envs.Walk))
+    for (x, _), (expected, _) in zip(reused, fresh, strict=True):
+        assert (x == expected).all()
+
+
+def test_a_reset_that_raises_is_tried_again():  # 20
+    border = Border(source(envs.ResetRaises, times=2), Rules())
+    assert len(play(border)) == envs.LENGTH + 1
+    assert "ConnectionError" in border.take_notes()[0]
+
+
+def test_a_border_goes_on_after_trouble():
+    border = Border(source(envs.spoiled, mode="raises"), Rules())
+    for _ in range(2):
+        with pytest.raises(Trouble):
+            play(border)
+
+
+@pytest.mark.parametrize(("make", "max_steps", "length"), [(envs.Endless, None, 1000), (envs.Endless, 20, 20), (envs.Walk, 5, 5)])
+def test_endless_episodes_are_truncated(make, max_steps, length):  # 26
+    border = Border(source(make), Rules(max_steps=max_steps))
+    assert len(play(border)) == length + 1
+    assert border.terminated is False
+    assert f"cut after {length} steps" in border.take_notes()[0]
+
+
+def test_the_limit_of_the_environment_holds_too():
+    limited = Border(EnvSource("foreign_envs:Walk-v0"), Rules())
+    assert len(play(limited)) == 11 and limited.take_notes() == ()
+    assert describe(EnvSource("foreign_envs:Walk-v0"), Rules()).spec.horizon == 10
+    assert describe(EnvSource("foreign_envs:Walk-v0"), Rules(max_steps=4)).spec.horizon == 4
+    without_id = source(lambda: gymnasium.wrappers.TimeLimit(envs.Endless(), 2000))
+    assert describe(without_id, Rules()).spec.horizon == 2000
+
+
+def test_an_episode_may_end_at_its_first_step():  # 27
+    class Short(envs.Walk):
+        def step(self, action):
+            return self.observe(), 1.0, True, False, {}
+
+    assert len(play(Border(source(Short), Rules()))) == 2
+
+
+@pytest.mark.parametrize("when", ["make", "reset", "step"])
+def test_prints_handlers_and_moves_stay_within(when, capfd):  # 33
+    handler, folder, stdout = signal.getsignal(signal.SIGTERM), os.getcwd(), sys.stdout
+    border = Border(source(envs.Rude, when=when), Rules())
+    play(border)
+    notes = border.take_notes()
+    play(border)
+    assert (signal.getsignal(signal.SIGTERM), os.getcwd(), sys.stdout) == (handler, folder, stdout)
+    assert capfd.readouterr().out == ""
+    assert len(notes) == 3 and any("hello from the simulator" in note for note in notes)
+    assert border.take_notes() == ()
+    if when == "make":
+        describe(source(envs.Rude, when=when), Rules())
+        assert (os.getcwd(), capfd.readouterr().out) == (folder, "")
+
+
+def test_an_environment_that_cannot_be_closed_does_not_matter():
+    Border(source(envs.CannotClose), Rules()).close()
+    describe(source(envs.CannotClose), Rules())
+
+
+# (id, space, element, vector that stands for it)
+READ = [
+    ("Box", spaces.Box(-9, 9, (2, 2)), np.array([[1, 2], [3, 4]], np.float32), [1, 2, 3, 4]),
+    ("Box of bytes", spaces.Box(0, 255, (2,), np.uint8), np.array([7, 255], np.uint8), [7, 255]),
+    ("Box of large numbers", spaces.Box(-np.inf, np.inf, (2,)), np.array([3e38, -3e38], np.float32), [np.float32(3e38), np.float32(-3e38)]),
+    ("Box of many numbers", spaces.Box(-9, 9, (100,), np.float64), np.arange(100) / 99, (np.arange(100) / 99).astype(np.float32).tolist()),
+    ("Discrete", spaces.Discrete(3, start=5), np.int64(6), [0, 1, 0]),
+    ("Discrete from a plain int", spaces.Discrete(3), 2, [0, 0, 1]),
+    ("MultiDiscrete", spaces.MultiDiscrete([2, 3]), np.array([1, 0]), [0, 1, 1, 0, 0]),
+    ("MultiDiscrete from 1", spaces.MultiDiscrete([2, 2], start=[1, 1]), np.array([1, 2]), [1, 0, 0, 1]),
+    ("MultiBinary", spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
+]
+
+
+@pytest.mark.parametrize(("space", "element", "vector"), [case[1:] for case in READ], ids=[case[0] for case in READ])
+def test_observations_become_vectors(space, element, vector):
+    class Constant(envs.Walk):
+        observation_space = space
+
+        def observe(self):
+            return element
+
+    border = Border(source(Constant), Rules())
+    x = border.reset(EPISODE)
+    assert x.dtype == np.float32 and x.tolist() == vector
+    assert border.step(0)[0].tolist() == vector
+    spec = describe(source(Constant), Rules()).spec
+    assert len(spec.observation_names) == len(spec.observation_low) == len(spec.observation_high) == len(vector)
+    assert len(set(spec.observation_names)) == len(vector)
+    assert border.take_notes() == ()
+
+
+@pytest.mark.parametrize(
+    ("space", "element", "must_contain"),
+    [
+        (spaces.Discrete(3), 3, "outside of observation_space Discrete(3) (got 3)"),
+        (spaces.Discrete(3, start=1), 0, "outside of observation_space"),
+        (spaces.Discrete(3), 1.0, "must be an integer"),
+        (spaces.Discrete(3), np.array([1]), "must be an integer"),
+        (spaces.MultiDiscrete([2, 3]), np.array([0, 3]), "outside of observation_space"),
+        (spaces.MultiDiscrete([2, 3]), np.array([0, -1]), "outside of observation_space"),
+        (spaces.MultiDiscrete([2, 3]), np.array([0.0, 1.0]), "obs dtype float64 cannot be cast"),
+        (spaces.MultiDiscrete([2, 3]), np.array([0]), "obs shape (1,) but observation_space says (2,)"),
+    ],
+)
+def test_observations_outside_of_finite_spaces_are_refused(space, element, must_contain):
+    class Constant(envs.Walk):
+        observation_space = space
+
+        def observe(self):
+            return element
+
+    assert must_contain in line_of(Constant)
+
+
+# (id, action space, action in our units, action that the environment gets)
+ACTED = [
+    ("14 start", spaces.Discrete(3, start=5), 2, np.int64(7)),
+    ("Box", spaces.Box(np.float32([-2, 0]), np.float32([2, 10])), np.array([0.5, 0.0]), np.float32([1, 5])),
+    ("clipped", spaces.Box(np.float32([-2, 0]), np.float32([2, 10])), np.array([-3.0, 3.0]), np.float32([-2, 10])),
+    ("rounding", spaces.Box(-0.1, 0.3, (1,), np.float64), np.array([1.0]), np.array([0.3])),
+    ("one bound", spaces.Box(np.float32([0, -np.inf]), np.float32([np.inf, 5])), np.array([-3.0, 7.0]), np.float32([0, 5])),
+    ("no bound", spaces.Box(-np.inf, np.inf, (1,)), np.array([123.0]), np.float32([123])),
+    ("shape", spaces.Box(-1, 1, (2, 2)), np.array([0.1, 0.2, 0.3, 0.4]), np.float32([[0.1, 0.2], [0.3, 0.4]])),
+    ("whole numbers", spaces.Box(0, 4, (1,), np.int64), np.array([0.4]), np.array([3])),
+]
+
+
+@pytest.mark.parametrize(("space", "ours", "theirs"), [case[1:] for case in ACTED], ids=[case[0] for case in ACTED])
+def test_actions_become_those_of_the_environment(space, ours, theirs):
+    env = envs.Spaces(action_space=space)
+    border = Border(EnvSource("test", {}, lambda: env), Rules())
+    border.reset(EPISODE)
+    border.step(ours)  # The environment asserts that its space contains it.
+    got = env.last_action
+    assert type(got) is type(theirs) and got.dtype == theirs.dtype and got.shape == theirs.shape
+    assert (got == theirs).all()
+
+
+DICT = spaces.Dict(a=spaces.Discrete(2))
+IMAGE = spaces.Box(0, 255, (96, 96, 3), np.uint8)
+# (id, space of observations, space of actions, field, what the line must contain)
+UNSUPPORTED = [
+    ("13 Dict", DICT, None, "observation_space", "Dict is not supported (got Dict('a': Discrete(2))); flatten with gymnasium.wrappers.Fl"),
+    ("13 Tuple", spaces.Tuple([spaces.Discrete(2)]), None, "observation_space", "FlattenObservation"),
+    ("13 Text", spaces.Text(3), None, "observation_space", "ObservationWrapper that turns the text into numbers"),
+    ("13 Graph", spaces.Graph(spaces.Discrete(2), None), None, "observation_space", "Graph is not supported"),
+    ("13 Sequence", spaces.Sequence(spaces.Discrete(2)), None, "observation_space", "fixed number"),
+    ("13 image", IMAGE, None, "observation_space", "images are not supported (got Box(0, 255, (96, 96, 3), uint8)); rules over"),
+    ("13 large", spaces.Box(0, 1, (5000,)), None, "observation_space", "5,000 numbers are too many"),
+    ("13 MultiDiscrete actions", None, spaces.MultiDiscrete([2, 3]), "action_space", "ActionWrapper that numbers the combinations"),
+    ("13 MultiBinary actions", None, spaces.MultiBinary(3), "action_space", "MultiBinary is not supported (got MultiBinary(3))"),
+    ("13 Dict actions", None, DICT, "action_space", "ActionWrapper with Discrete or Box"),
+    ("17 no observations", spaces.Box(0, 1, (0,)), None, "observation_space", "Box has no numbers in it"),
+    ("17 no dimensions", spaces.Box(0, 1, ()), None, "observation_space", "Box has no dimensions"),
+    ("17 no controls", None, spaces.Box(0, 1, (0,)), "action_space", "Box([], [], (0,), float32) has no actions"),
+]
+
+
+@pytest.mark.parametrize("case", UNSUPPORTED, ids=[case[0] for case in UNSUPPORTED])
+@pytest.mark.parametrize("use", [Border, describe])
+def test_unsupported_spaces_are_refused(use, case):
+    _, observation_space, action_space, field, must_contain = case
+    given = {"observation_space": observation_space, "action_space": action_space}
+    with pytest.raises(UserError) as caught:
+        use(source(envs.Spaces, **{name: space for name, space in given.items() if space is not None}), Rules())
+    assert caught.value.field == field and must_contain in str(caught.value)
+
+
+def test_a_space_without_actions_is_refused():  # 17
+    nothing = spaces.Discrete(1)
+    nothing.n = np.int64(0)  # Gymnasium does not let us make it; an environment may.
+    with pytest.raises(UserError, match=r"action_space: Discrete\(0\) has no actions"):
+        describe(source(envs.Spaces, action_space=nothing), Rules())
+
+
+# (id, what the user gives, options, what the line must contain)
+UNKNOWN = [
+    ("21 spelling", "CartPol-v1", {}, "'CartPol-v1' is not registered; did you mean 'CartPole-v1'?"),
+    ("21 version", "CartPole-v9", {}, "'CartPole-v9' is not registered; did you mean 'CartPole-v1'?"),
+    ("21 namespace", "ALE/Pong-v5", {}, "'ALE/Pong-v5' is not registered; name the module that registers 'ALE' too"),
+    ("21 malformed", "Cart Pole", {}, "'Cart Pole' is not registered"),
+    ("21 nothing like it", "Qwxyz", {}, "'Qwxyz' is not registered; list"),
+    ("21 id of a module", "foreign_envs:Wolk-v0", {}, "'foreign_envs:Wolk-v0' is not registered; did you mean 'Walk-v0'?"),
+    ("21 module", "no_such_module:make", {}, "module 'no_such_module', which is not installed; check the spelling"),
+    ("21 function", "foreign_envs:wolk", {}, "module 'foreign_envs' has no function 'wolk' (got 'foreign_envs:wolk'); did you mean 'walk'?"),
+    ("21 constructor", "foreign_envs:fails_to_start", {}, "making 'foreign_envs:fails_to_start' raised OSError: port 6000 is taken"),
+    ("21 option", "CartPole-v1", {"sutton": True}, "raised TypeError: CartPoleEnv.__init__() got an unexpected keyword argument 'sutton'"),
+    ("21 not an env", "foreign_envs:NotAnEnv", {}, "not a gymnasium.Env but NotAnEnv"),
+    ("21 not an env object", 3, {}, "not a gymnasium.Env but int"),
+    ("options of a live env", envs.Walk(), {"a": 1}, "takes no options (got ['a'])"),
+]
+
+
+@pytest.mark.parametrize(("origin", "options", "must_contain"), [case[1:] for case in UNKNOWN], ids=[case[0] for case in UNKNOWN])
+def test_what_cannot_be_made_is_explained_in_a_line(origin, options, must_contain):
+    with pytest.raises(UserError) as caught:
+        EnvSource.of(origin, options).build()
+    assert str(caught.value).startswith("env: ") and must_contain in str(caught.value)
+
+
+def test_vector_environments_are_refused():
+    vector = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync")
+    for origin in (vector, lambda: vector):
+        with pytest.raises(UserError, match="vector environment"):
+            EnvSource.of(origin).build()
+    vector.close()
+
+
+def test_a_missing_package_is_named():
+    def make():
+        raise gymnasium.error.DependencyNotInstalled('Box2D is not installed, run `pip install "gymnasium[box2d]"`')
+
+    with pytest.raises(UserError, match=r"package that is not installed; .*gymnasium\[box2d\]"):
+        EnvSource.of(make).build()
+
+
+def local_factory():
+    def make():
+        return envs.Walk()
+
+    return make
+
+
+class WithCall:
+    def __call__(self):
+        return envs.Walk()
+
+
+# (id, origin, options, what the line must contain)
+UNPORTABLE = [
+    ("34 lambda", lambda: envs.Walk(), {}, "env factory cannot be sent to workers (lambda)"),
+    ("34 local", local_factory(), {}, "(a local function)"),
+    ("34 partial", functools.partial(envs.spoiled, "nan_obs"), {}, "(a partial that cannot be imported)"),
+    ("34 object", WithCall(), {}, "(a WithCall that cannot be imported)"),
+    ("34 live", envs.Walk(), {}, "(an environment without an id)"),
+    ("34 wrapped", gymnasium.wrappers.ClipAction(gymnasium.make("Pendulum-v1")), {}, "(an environment in wrappers: ClipAction)"),
+    ("34 options", "CartPole-v1", {"a": {1, 2}}, "(options are not plain data"),
+]
+
+
+@pytest.mark.parametrize(("origin", "options", "must_contain"), [case[1:] for case in UNPORTABLE], ids=[case[0] for case in UNPORTABLE])
+def test_what_cannot_be_sent_to_workers_is_refused(origin, options, must_contain):
+    with pytest.raises(UserError) as caught:
+        EnvSource.of(origin, options).portable()
+    assert must_contain in str(caught.value) and "pass an importable 'module:function'" in str(caught.value)
+
+
+def test_what_is_defined_in_main_is_not_sent(monkeypatch):  # 34
+    monkeypatch.setattr(envs.walk, "__module__", "__main__")
+    with pytest.raises(UserError, match="defined in __main__"):
+        EnvSource.of(envs.walk).portable()
+
+
+CHANGED = {"sutton_barto_reward": True, "max_episode_steps": 7}
+
+
+@pytest.mark.parametrize(
+    ("origin", "name", "options"),
+    [
+        ("CartPole-v1", "CartPole-v1", {}),
+        (envs.walk, "foreign_envs:walk", {}),
+        (envs.Walk, "foreign_envs:Walk", {}),
+        (gymnasium.make("CartPole-v1", **CHANGED), "CartPole-v1", CHANGED),
+    ],
+)
+def test_what_can_be_sent_makes_the_same_environment(origin, name, options):
+    ours = EnvSource.of(origin)
+    sent = ours.portable()
+    assert (sent.name, sent.options, sent.make) == (name, options, None)
+    assert describe(ours, Rules()).spec == describe(sent, Rules()).spec
+    played, again = (play(Border(each, Rules())) for each in (ours, sent))
+    assert [reward for _, reward in played] == [reward for _, reward in again]
+
+
+def test_a_live_environment_stays_open():
+    class Closable(envs.Walk):
+        closed = False
+
+        def close(self):
+            self.closed = True
+
+    env = Closable()
+    border = Border(EnvSource.of(env), Rules())
+    border.close()
+    assert not env.closed
+    owned = Border(EnvSource.of(lambda: env), Rules())
+    owned.close()
+    assert env.closed
+
+
+@pytest.mark.parametrize(
+    ("name", "observations", "actions", "horizon", "threshold"),
+    [
+        ("CartPole-v1", ("cart position", "cart velocity", "pole angle", "pole angular velocity"), ("push left", "push right"), 500, 475.0),
+        ("Pendulum-v1", ("cos angle", "sin angle", "angular velocity"), ("torque",), 200, None),
+        ("MountainCarContinuous-v0", ("position", "velocity"), ("force",), 999, 90.0),
+        ("foreign_envs:Named", ("time", "place", "one"), ("back", "forth"), 1000, None),
+        ("foreign_envs:Misnamed", ("obs 0", "obs 1", "obs 2"), ("action 0", "action 1"), 1000, None),
+        ("foreign_envs:Walk", ("obs 0", "obs 1", "obs 2"), ("action 0", "action 1"), 1000, None),
+    ],
+)
+def test_what_the_learner_is_told(name, observations, actions, horizon, threshold):
+    task = describe(EnvSource(name), Rules())
+    spec = task.spec
+    assert (spec.observation_names, spec.action_names, spec.horizon) == (observations, actions, horizon)
+    assert task.reward_threshold == threshold
+    assert spec.continuous == (actions in (("torque",), ("force",)))
+
+
+def test_cells_of_a_grid_are_named():
+    names = describe(EnvSource("CliffWalking-v1"), Rules()).spec.observation_names
+    assert (len(names), names[0], names[-1]) == (48, "row 0 column 0", "row 3 column 11")
+
+
+CONTROL = ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1", "Pendulum-v1"]
+
+
+@pytest.mark.parametrize("gymnasium_id", [*CONTROL, "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"])
+def test_known_names_fit_the_environments(gymnasium_id):
+    spec = describe(EnvSource(gymnasium_id), Rules()).spec
+    assert not any(name.startswith(("obs ", "action ")) for name in spec.observation_names + spec.action_names)
+
+
+def test_a_failure_can_be_kept_and_told():
+    failed = Failed(EPISODE, "env.step", "reward must be a number", "None", 2, [0, 1], "")
+    line = str(failure(failed, "X-v0", "run/failure.json"))
+    assert line.endswith("asap check X-v0 --replay run/failure.json") and isinstance(failure(failed, "X-v0"), RunError)
+
+
+def test_recordings_come_back_from_their_file(tmp_path):
+    path = tmp_path / "failure ü.json"
+    recording = Recording("X-v0", {"a": 1}, Rules()._asdict(), 123, [[0.5], [1.0]], "env.step: reward is nan")
+    recording.save(path)
+    assert Recording.load(path) == recording
+    changed = [recording._replace(seed="1"), recording._replace(rules={"a": 1})]
+    for text in ["", "{}", "[1]", *(json.dumps(each._asdict()) for each in changed)]:
+        path.write_text(text)
+        with pytest.raises(UserError, match="--replay"):
+            Recording.load(path)
+    with pytest.raises(UserError, match="--replay"):
+        Recording.load(tmp_path / "none.json")

@@ -1,0 +1,135 @@
+"""Messages arrive as they were sent; whatever else arrives is refused, and costs nothing (bad input 60)."""
+
+import json
+import random
+import tracemalloc
+
+import numpy as np
+import pytest
+from test_workers import new_works, played, walk
+
+from asap.errors import RunError, UserError
+from asap.workers import frames
+from asap.workers.digests import digest
+from asap.workers.frames import PREFIX, BadMessage, frame_size, pack, unpack
+from asap.workers.messages import Goodbye, Hello, Ready, Refused, decode, encode
+from asap.workers.source import Rules
+from asap.workers.work import EpisodeId, Failed, Finished
+
+FAILED = Failed(EpisodeId(2**63 - 1, 2, 8), "env.step", "obs[1] is nan", "ü\n", 3, [1, [0.5, float("nan")]], "Traceback ...")
+
+
+def test_messages_arrive_as_they_were_sent():
+    plain = [Hello(walk(pause=0.5), Rules(max_steps=7)), Goodbye(), Ready({"numpy": "2"}), Refused("env: gone", 2)]
+    for message in plain:
+        assert decode(encode(message)) == message
+    failed = decode(encode(Finished(7, (), FAILED))).failed
+    assert repr(failed) == repr(FAILED)
+
+
+def test_work_arrives_as_it_was_sent():
+    work = new_works(2)[1]._replace(deterministic=True)
+    arrived = decode(encode(work))
+    assert (arrived.number, arrived.episodes, arrived.deterministic) == (1, work.episodes, True)
+    assert arrived.plan.static == work.plan.static and list(arrived.plan.arrays) == list(work.plan.arrays)
+    for sent, received in zip(work.plan.arrays.values(), arrived.plan.arrays.values()):
+        assert sent.dtype == received.dtype and sent.shape == received.shape and (sent == received).all()
+        assert received.flags.aligned and received.flags.writeable
+
+
+@pytest.mark.parametrize("success", [None, True, False])
+def test_episodes_arrive_as_they_were_played(success):
+    (finished,) = played(1)
+    first, *others = finished.played
+    sent = (first._replace(success=success, notes=("a", "b")), *others)
+    gaussian = tuple(one._replace(actions=np.full((one.length, 3), i, np.float32)) for i, one in enumerate(sent))
+    for some in (sent, gaussian, sent[:1], ()):
+        arrived = decode(encode(Finished(5, some)))
+        assert list(map(digest, arrived.played)) == list(map(digest, some))
+    arrived = decode(encode(Finished(5, gaussian)))
+    assert arrived.played[0].notes == ("a", "b") and arrived.played[0].success is success
+
+
+def test_errors_keep_their_kind():
+    for error in (UserError("env", "gone", 7, "look"), RunError("workers", "a: b")):
+        again = Refused(str(error), error.exit_code).error()
+        assert (type(again), str(again), again.field) == (type(error), str(error), error.field)
+
+
+def test_damaged_frames_are_refused_or_harmless():
+    """Some flips make another number, which cannot be noticed; nothing else may happen than a refusal."""
+    rng = random.Random(0)
+    whole = encode(played(1)[0])
+    for size in (0, 1, PREFIX.size - 1, PREFIX.size, PREFIX.size + 1, len(whole) - 1):
+        with pytest.raises(BadMessage):
+            decode(whole[:size])
+    refused, header = 0, PREFIX.size + PREFIX.unpack_from(whole)[1]
+    for _ in range(2000):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(header)] ^= 1 << rng.randrange(8)
+        try:
+            decode(damaged)
+        except BadMessage:
+            refused += 1
+    assert refused > 1000
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        PREFIX.pack(b"ASAP", 1 << 31, 0),
+        PREFIX.pack(b"ASAP", 2, 1 << 60),
+        PREFIX.pack(b"\x80\x04ab", 2, 0),
+    ],
+    ids=["a header that is too large", "a body that is too large", "something else"],
+)
+def test_sizes_are_refused_before_memory_is_taken(start):
+    with pytest.raises(BadMessage):
+        frame_size(start)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [[["<f4", [1 << 20, 1 << 20]]], [["<f4", [-1]]], [["|O", [1]]], [["<f4", [0] * 40]], [["<f4"]], 7, [[]]],
+)
+def test_arrays_that_are_not_there(shapes):
+    start = json.dumps([{"kind": "Goodbye"}, shapes]).encode()
+    tracemalloc.start()
+    with pytest.raises(BadMessage):
+        unpack(PREFIX.pack(b"ASAP", len(start), 0) + start)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {},
+        [],
+        {"kind": "Pickle"},
+        {"kind": "Finished", "number": "1", "played": [], "failed": None},
+        {"kind": "Finished", "number": 1, "played": [[[0, 0, 0], 1, True, None, []]], "failed": None},
+        {"kind": "Finished", "number": 1, "played": [], "failed": {"episode": [0, 0, 0]}},
+        {"kind": "Refused", "line": 3, "exit_code": 1},
+        {"kind": "Ready", "versions": ["numpy"]},
+        {"kind": "Hello", "name": "CartPole-v1", "options": {}, "rules": {"unknown": 1}},
+        {"kind": "Work", "number": 1, "static": {}, "names": ["beta"], "episodes": [], "deterministic": False},
+    ],
+)
+def test_headers_that_say_something_else(header):
+    with pytest.raises(BadMessage):
+        decode(pack(header, []))
+
+
+def test_episodes_whose_parts_do_not_fit():
+    (finished,) = played(1)
+    first = finished.played[0]
+    for change in ({"rewards": first.rewards[1:]}, {"observations": first.observations[1:]}, {"skills": first.skills.astype(float)}):
+        with pytest.raises(BadMessage, match="do not fit together"):
+            decode(encode(Finished(1, (first._replace(**change),))))
+
+
+def test_a_message_that_is_too_large_is_one_line(monkeypatch):
+    monkeypatch.setattr(frames, "LARGEST_BODY", 1000)
+    with pytest.raises(RunError, match="workers: a message of .* bytes is too large; play fewer episodes at a time"):
+        encode(played(1)[0])
