@@ -122,6 +122,12 @@ def test_the_whole_text_of_a_cart_pole():
     )
 
 
+def test_a_plane_that_points_the_other_way_is_the_same_rule_with_the_skills_exchanged():
+    there, back = (explain_foreign(cart_pole(sign * np.array([0.3, 0.4, -0.1, 1.2, 0.7])), task("CartPole-v1")) for sign in (1, -1))
+    assert rules_of(back.text)[0].startswith("if pole angle + ") and "then push left (97 %)" in rules_of(back.text)[0]
+    assert rules_of(back.text)[0].split(" then")[0] == rules_of(there.text)[0].split(" then")[0]
+
+
 @pytest.mark.parametrize("planes", [1, 2])
 @pytest.mark.parametrize("basis", [Polynomial(1), Polynomial(2)], ids=["linear", "quadratic"])
 def test_the_rules_say_what_the_rounded_policy_does(planes, basis, monkeypatch):

@@ -56,16 +56,16 @@ def error_line(call, error: type = UserError) -> str:
 def test_learning_is_repeatable_and_leaves_nothing_behind(model, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     again = ASAP("two-rooms", seed=3, settings=QUICK)
-    assert again.episodes == 0 and not same(again, model)
+    assert again.num_episodes == 0 and not same(again, model)
     assert again.learn(episodes=60) is again
-    assert again.episodes == model.episodes >= 60 and same(again, model)
+    assert again.num_episodes == model.num_episodes >= 60 and same(again, model)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_is_created_resumed_and_refused_to_others(model, tmp_path):
     path = tmp_path / "a run"
     short = ASAP("two-rooms", seed=3, settings=QUICK).learn(episodes=20, run=path)
-    assert (path / "config.toml").exists() and short.episodes < model.episodes
+    assert (path / "config.toml").exists() and short.num_episodes < model.num_episodes
     resumed = ASAP("two-rooms", seed=3, settings=QUICK).learn(episodes=60, run=path)
     assert same(resumed, model)
     line = error_line(lambda: ASAP("two-rooms", seed=4, settings=QUICK).learn(episodes=60, run=path))
@@ -129,7 +129,7 @@ def test_deterministic_is_the_most_probable_skill_and_its_most_probable_action(n
 
 def test_drawn_actions_have_the_probabilities_of_the_policy(model):
     action, skill = model.predict(np.tile(OBS, (20_000, 1)))
-    m = model._descriptors["two-rooms"]
+    m = model._play._descriptors["two-rooms"]
     for drawn, log_probs in ((action, model.policy.action_log_probs(OBS, m)), (skill, model.policy.skill_log_probs(OBS, m))):
         frequency = np.bincount(drawn, minlength=len(log_probs)) / len(drawn)
         np.testing.assert_allclose(frequency, np.exp(log_probs), atol=0.02)
@@ -252,7 +252,7 @@ def test_a_saved_model_comes_back_whole(model, tmp_path, name):
     model.save(str(tmp_path / name))
     assert [path.name for path in tmp_path.iterdir()] == [name]
     loaded, twin = ASAP.load(str(tmp_path / name)), ASAP.load(tmp_path / name)
-    assert same(loaded, model) and loaded.config == model.config and loaded.episodes == model.episodes
+    assert same(loaded, model) and loaded.config == model.config and loaded.num_episodes == model.num_episodes
     np.testing.assert_array_equal(loaded.predict(MANY, deterministic=True), model.predict(MANY, deterministic=True))
     np.testing.assert_array_equal(loaded.predict(MANY), twin.predict(MANY))
     assert loaded.evaluate(20) == model.evaluate(20)
@@ -339,7 +339,7 @@ def test_settings_come_from_preset_then_options_then_settings():
     [
         (lambda: ASAP("two-room"), "task"),
         (lambda: ASAP([]), "task"),
-        (lambda: ASAP(3), "task"),
+        (lambda: ASAP(3), "env"),
         (lambda: ASAP(["two-rooms", None]), "task"),
         (lambda: ASAP(["two-rooms", "two-rooms"]), "task"),
         (lambda: ASAP(["two-rooms", "three-rooms"]), "tasks"),

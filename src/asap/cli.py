@@ -42,6 +42,8 @@ def train(
         Optional[str], typer.Option(metavar="FILE", help="Learn from logged data: of `asap collect`, or minari:NAME; they tell the task.")
     ] = None,
     drop_bad_rows: Annotated[bool, typer.Option("--drop-bad-rows", help="Leave out logged episodes with bad values.")] = False,
+    tensorboard: Annotated[Optional[str], typer.Option(metavar="DIR", help="Write curves for TensorBoard, with the names of stable-baselines3.")] = None,
+    wandb: Annotated[Optional[str], typer.Option(metavar="PROJECT", help="Log to Weights & Biases.")] = None,
     preset: Annotated[Optional[str], typer.Option(help="A named setting: paper.")] = None,
     config: Annotated[Optional[str], typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
     set_: Annotated[
@@ -92,7 +94,7 @@ def train(
         }
         settings = settings_of(tasks or [], options, preset, config, set_ or [])
         run = create_run(settings, out, "+".join(settings.run.tasks).replace("/", "-"))
-    train_run(run, settings, json_, workers)
+    train_run(run, settings, json_, workers, tensorboard, wandb)
 
 
 @app.command()
@@ -235,6 +237,26 @@ def check(
 
     settings = override(Config(), set_ or []).env
     check_env(env, options_of(settings), episodes, seed, replay, json_, rules_of(settings))
+
+
+@app.command()
+def distill(
+    teacher: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="An importable function that returns the teacher: any object with predict.")],
+    env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
+    hyperplanes: Annotated[int, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = 1,
+    skills: Annotated[Optional[str], typer.Option(help="constant, linear, gaussian or network.")] = None,
+    features: Annotated[Optional[str], typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")] = None,
+    episodes: Annotated[int, typer.Option(help="Episodes of the teacher to learn from.")] = 50,
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    set_: Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting; see `asap settings`.")] = None,
+    out: Annotated[Optional[str], typer.Option(metavar="FILE", help="Save the model, for ASAP.load.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Fit a readable policy to the behaviour of another, and tell how much of its return it keeps."""
+    from asap.commands.distilling import distill_env
+
+    distill_env(teacher, env, hyperplanes, skills, features, episodes, seed, set_ or [], out, json_)
 
 
 @app.command("tasks")

@@ -173,10 +173,10 @@ def agreement(policy: ASAPPolicy, task: ForeignTask, lessons: Sequence[Lesson]) 
     told = np.concatenate([lesson.actions for lesson in lessons])
     if not task.spec.continuous:
         return float((np.asarray(chosen) == told).mean())
-    return _explained(told.astype(float), ControlUnits.of(task.action_space).clipped(np.stack(chosen)))
+    return share_explained(told.astype(float), ControlUnits.of(task.action_space).clipped(np.stack(chosen)))
 
 
-def _explained(told: Float[np.ndarray, "N A"], chosen: Float[np.ndarray, "N A"]) -> float:
+def share_explained(told: Float[np.ndarray, "N A"], chosen: Float[np.ndarray, "N A"]) -> float:
     """R^2; 1 or 0 for a teacher that always does the same."""
     error, spread = np.square(told - chosen).sum(), np.square(told - told.mean(0)).sum()
     return float(1 - error / spread) if spread > 0 else float(error < 1e-3 * told.size)

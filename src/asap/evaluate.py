@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from numpy.typing import ArrayLike
 
 from asap.envs.core import TaskSet
 from asap.keys import Key, fold
@@ -99,8 +100,9 @@ def join_evaluations(parts: list[Evaluation], num_episodes: int) -> Evaluation:
     )
 
 
-def known_mean(values: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndarray:
+def known_mean(values: ArrayLike, axis: int | tuple[int, ...] = -1) -> np.ndarray | np.floating:
     """The mean of what is known; NaN where nothing is, which NumPy's own would warn of."""
+    values = np.asarray(values, float)
     known = ~np.isnan(values)
     count = known.sum(axis)
     return np.where(count > 0, np.where(known, values, 0.0).sum(axis) / np.maximum(count, 1), np.nan)

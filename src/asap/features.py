@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from asap.vector import contract, lift
+from asap.vector import UNROLL, contract, lift
 
 
 class Basis(eqx.Module):
@@ -41,6 +41,8 @@ class Polynomial(Basis):
         ]
 
     def __call__(self, x: Float[Array, "n *batch"]) -> Float[Array, "F *batch"]:
+        if self.degree == 1 and x.shape[0] > UNROLL:
+            return _with_bias(x)
         one = jnp.ones_like(x[0])
         return jnp.stack([math.prod((x[j] for j in term), start=one) for term in self._terms(x.shape[0])])
 
@@ -86,8 +88,8 @@ class RBF(Basis):
 class Network(Basis):
     """1 and the last layer of a small network of tanh units: features that are learned, with what stands on them."""
 
-    weights: tuple[Float[Array, "out in"], ...]
-    biases: tuple[Float[Array, "out"], ...]
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, "_"], ...]
 
     @classmethod
     def drawn(cls, sizes: tuple[int, ...], generator: np.random.Generator) -> "Network":
@@ -129,13 +131,18 @@ class Features(eqx.Module):
     def __call__(self, x: Float[Array, "O *batch"], m: Float[Array, "Z *batch"]) -> Float[Array, "F ..."]:
         if self.constant:
             return jnp.ones(1)  # Without batch axes: what depends on it alone is computed once.
-        scaled = jnp.stack([(x[j] - self.shift[i]) * self.scale[i] for i, j in enumerate(self.inputs)])
-        expanded = self.basis(scaled)
+        expanded = self.basis(self._scaled(x))
         if self.task == "additive":
             return jnp.concatenate([expanded, m])
         if self.task == "interactions":
             return jnp.concatenate([expanded, *(expanded * m[z] for z in range(m.shape[0]))])
         return expanded
+
+    def _scaled(self, x: Float[Array, "O *batch"]) -> Float[Array, "n *batch"]:
+        if len(self.inputs) > UNROLL:
+            shift, scale = (lift(part, 1, x.ndim - 1) for part in (self.shift, self.scale))
+            return (x[np.asarray(self.inputs)] - shift) * scale
+        return jnp.stack([(x[j] - self.shift[i]) * self.scale[i] for i, j in enumerate(self.inputs)])
 
     def size(self, descriptor_size: int) -> int:
         names = self.names(tuple("x" for _ in range(1 + max(self.inputs))), descriptor_size)

@@ -1,6 +1,6 @@
 """Episodes in which a teacher says what it would do, whoever plays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -20,6 +20,8 @@ from asap.workers.player import Player
 from asap.workers.source import EnvSource
 from asap.workers.trouble import Trouble
 from asap.workers.work import EpisodeId
+
+Choose = Callable[[Float[np.ndarray, "O"]], Action]
 
 
 class Lesson(NamedTuple):
@@ -67,7 +69,8 @@ class Teacher:
         return units.ours(np.clip(given.astype(float).ravel(), units.low, units.high))
 
     def _refused(self, action: Any, space: gymnasium.Space) -> UserError:
-        return UserError("teacher", f"gives an action that is not in {space}", action, f"see that it was made for {self._task.name}")
+        cure = f"see that it was made for {self._task.name}"
+        return UserError("teacher", f"gives an action that is not in {space}", action, cure)
 
 
 class Overheard(gymnasium.Wrapper):
@@ -119,14 +122,15 @@ class Classroom:
     def close(self) -> None:
         self._border.close()
 
-    def _lesson(self, episode: EpisodeId, choose: Any, asks: bool) -> Lesson:
+    def _lesson(self, episode: EpisodeId, choose: Choose | None, asks: bool) -> Lesson:
+        """Played by `choose`, or else by the teacher, who is asked then."""
         try:
             return self._played(episode, choose, asks)
         except Trouble as trouble:
             cure = f"see what it does at random: asap check {self.task.name}"
             raise explained(trouble, f"episode {episode.number}", episode.reset_seed, cure) from trouble
 
-    def _played(self, episode: EpisodeId, choose: Any, asks: bool) -> Lesson:
+    def _played(self, episode: EpisodeId, choose: Choose | None, asks: bool) -> Lesson:
         x, ended, total = self._border.reset(episode), False, 0.0
         observations, actions = [], []
         while not ended:

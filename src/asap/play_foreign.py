@@ -110,7 +110,7 @@ class ForeignPlay:
         from asap.show.observed_map import observed_map
 
         played = self._played([(policy, False)], EPISODES, 0)[0]
-        observations = np.concatenate([episode.observations for episode in played])
+        observations = np.concatenate([episode.observations[:-1] for episode in played])
         usage = report(evaluation_of(played, policy.num_skills))["usage"]
         title = title or f"{self.task.name}, seed {self.config.run.seed}"
         return observed_map(jax.tree.map(np.asarray, policy), self.task, observations, usage, title)

@@ -28,25 +28,28 @@ def resumed_run(path: str, episodes: int | None, steps: int | None) -> tuple[Run
     return run, override(config, [f"{name}={budget}" for name, budget in budgets.items() if budget is not None])
 
 
-def train_run(run: Run, config: Config, as_json: bool, workers: str = "0") -> None:
+def train_run(
+    run: Run, config: Config, as_json: bool, workers: str = "0", tensorboard: str | None = None, wandb: str | None = None
+) -> None:
     from asap.summary import summary
 
-    result, stop = train_to_end(run, config, workers)
+    result, stop = train_to_end(run, config, workers, tensorboard, wandb)
     report = summary(result, str(run.path))
     print(json.dumps(report) if as_json else in_words(report))
     leave_if_stopped(run, stop)
 
 
-def train_to_end(run: Run, config: Config, workers: str = "0") -> tuple["Result", StopRequest]:
+def train_to_end(
+    run: Run, config: Config, workers: str = "0", tensorboard: str | None = None, wandb: str | None = None
+) -> tuple["Result", StopRequest]:
     """Trains with a progress bar until the run is over or a signal asks to stop; an error is also logged in the run."""
-    from asap.commands.progress import Progress
-
     with StopRequest() as stop:
         try:
+            from asap.loggers import loggers
             from asap.session import Session
 
-            with Progress(config) as progress:
-                return Session(config, run, [progress.show], workers).train(stop), stop
+            with loggers(config, tensorboard, wandb, progress_bar=True) as told:
+                return Session(config, run, told, workers).train(stop), stop
         except UserError as error:
             run.append({"kind": "error", "message": str(error)})
             raise

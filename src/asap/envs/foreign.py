@@ -56,6 +56,11 @@ class ForeignTask:
         return tuple(tuple(w * (i == j) for j in range(count)) for i in range(count) for w in FREQUENCIES)
 
     @property
+    def is_scaled(self) -> bool:
+        """Whether observations are scaled by what was seen; a place in a list is 0 or 1 and stays so."""
+        return isinstance(self.observation_space, spaces.Box)
+
+    @property
     def settings(self) -> tuple[str, ...]:
         """Where its defaults differ from those for tasks that we know."""
         return (*SETTINGS, "policy.skills=linear") if self.spec.continuous else SETTINGS

@@ -60,7 +60,7 @@ def begin(config: Config, seed: int, policy: ASAPPolicy, moments: Moments, episo
         monitor=start_monitor(parameters),
         totals=totals,
         iteration=np.int32(0),
-        env_steps=totals.steps.sum(),
+        env_steps=np.int32(totals.steps.sum()),
         spoiled=np.bool_(False),
         moments=moments,
     )
@@ -178,6 +178,8 @@ class ForeignTrainer:
         if is_new:
             self._compiled.add(batch.reward.shape)
             self.compile_seconds += time.monotonic() - began
+        if not self.task.is_scaled:
+            return state, metrics
         moments = with_observations(state.moments, np.concatenate([episode.observations for episode in episodes]))
         policy = rescaled(state.policy, moments)
         return eqx.tree_at(lambda s: (s.policy, s.moments), state, (policy, moments)), metrics

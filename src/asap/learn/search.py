@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asap.config import PolicyConfig
-from asap.envs.core import Learnable
+from asap.envs.foreign import ForeignTask
 from asap.keys import host_generator
 from asap.learn.scaling import Moments, no_moments, rescaled, scaled_anew, with_observations
 from asap.policy.build import build_policy
@@ -48,7 +48,7 @@ class Candidate(NamedTuple):
         return float(np.mean([episode.total for episode in self.episodes]))
 
 
-def search(config: PolicyConfig, task: Learnable, ids: tuple[int, ...], play: Play, count: int, most_steps: int) -> Found:
+def search(config: PolicyConfig, task: ForeignTask, ids: tuple[int, ...], play: Play, count: int, most_steps: int) -> Found:
     """The best of `count` policies, or of as many more as it takes to see a difference; fewer where `most_steps` are reached.
 
     `ids` are the root of what is drawn. Playing the better ones again may take as many steps once more.
@@ -58,7 +58,8 @@ def search(config: PolicyConfig, task: Learnable, ids: tuple[int, ...], play: Pl
     def more(policies: Sequence[ASAPPolicy]) -> list[Played]:
         nonlocal moments
         episodes = play(policies)
-        moments = with_observations(moments, np.concatenate([episode.observations for episode in episodes]))
+        if task.is_scaled:
+            moments = with_observations(moments, np.concatenate([episode.observations for episode in episodes]))
         played.extend(episodes)
         return episodes
 
@@ -83,7 +84,7 @@ def _all_alike(candidates: list[Candidate]) -> bool:
     return float(np.ptp([one.merit for one in candidates])) == 0.0
 
 
-def draw(config: PolicyConfig, task: Learnable, generator: np.random.Generator) -> ASAPPolicy:
+def draw(config: PolicyConfig, task: ForeignTask, generator: np.random.Generator) -> ASAPPolicy:
     """A policy that knows what it wants: planes in random directions, each skill with a preference."""
     policy = build_policy(config, (task,), generator)
     beta, theta = (generator.standard_normal(leaf.shape, np.float32) for leaf in (policy.partition.beta, policy.skills.theta))

@@ -108,9 +108,8 @@ def _skills(
             case Scores(weights):
                 scores = {action: weighed(row) for action, row in zip(actions, weights[s])}
             case Controls(weights, deviations, units):
-                bounds = zip(weights[s], deviations[s].tolist(), units.low.tolist(), units.high.tolist())
-                rules = (ControlRule(weighed(row), deviation, _finite(low), _finite(high)) for row, deviation, low, high in bounds)
-                controls = dict(zip(actions, rules))
+                means, bounds = map(weighed, weights[s]), (map(_finite, bound) for bound in (units.low, units.high))
+                controls = dict(zip(actions, map(ControlRule, means, deviations[s].tolist(), *bounds)))
         own = None if states is None else tuple(states[s])
         used = usage[s] >= OWNS if None not in usage else own is None or bool(own)
         return SkillRule(s, tuple(sides[s].tolist()), own, shares, scores, controls, usage[s], durations[s], used)

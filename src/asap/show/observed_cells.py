@@ -42,6 +42,12 @@ def draw_cells(axes: Axes, policy: ASAPPolicy, task: ForeignTask, observations: 
     return f"likeliest skill{words}; pale where uncertain, grey where never visited"
 
 
+def cells_height(names: tuple[str, ...]) -> float:
+    """In widths; of a tall grid only so much that it fits on a screen."""
+    num_rows, num_columns = np.max(_places(names), 0) + 1
+    return float(np.clip(num_rows / num_columns, 0.15, 0.8))
+
+
 def _places(names: tuple[str, ...]) -> list[tuple[int, int]]:
     """Row and column of each state; where there is no grid, line by line."""
     cells = [CELL.fullmatch(name) for name in names]

@@ -16,13 +16,14 @@ from asap.envs.foreign import ForeignTask
 from asap.errors import UserError
 from asap.policy.policy import ASAPPolicy
 from asap.show.labels import Label, label_right, label_top
-from asap.show.observed_cells import draw_cells
+from asap.show.observed_cells import cells_height, draw_cells
 from asap.show.palette import GLOW, INK, MUTED, blend, skill_colour
 from asap.show.partition_map import PALEST, legend_entry, shown_skills
 from asap.show.regions import Regions, one_per_skill, regions_at, require_one_seed
 from asap.show.rule_sentences import letter
 from asap.show.skill_words import skill_in_words
 
+WIDTH = 8.0  # Inches.
 MOST_DOTS = 3000
 MOST_CANDIDATES = 16
 COLUMNS, ROWS = 240, 180  # Pixels.
@@ -44,9 +45,11 @@ def observed_map(
     usage = None if usage is None else one_per_skill("usage", usage, policy.num_skills)
     visited = regions_at(policy, observations, NO_TASK)
     shown = shown_skills(visited, usage)
-    figure = Figure(figsize=(8.0, 6.0 + 0.2 * len(shown)), layout="constrained")
+    is_numbered = isinstance(task.observation_space, spaces.Discrete)
+    height = WIDTH * cells_height(task.spec.observation_names) if is_numbered else 0.65 * WIDTH
+    figure = Figure(figsize=(WIDTH, height + 0.8 + 0.2 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    if isinstance(task.observation_space, spaces.Discrete):
+    if is_numbered:
         legend = draw_cells(axes, policy, task, observations)
     elif observations.shape[1] == 1:
         legend = _draw_strip(axes, policy, task, visited)
@@ -165,5 +168,7 @@ def _draw_strip(axes: Axes, policy: ASAPPolicy, task: ForeignTask, visited: Regi
 
 
 def _draw_legend(figure: Figure, entries: list[Patch], words: str) -> None:
-    legend = figure.legend(handles=entries, loc="outside lower left", title=textwrap.fill(words, 110), alignment="left", fontsize=9, frameon=False)
+    title = textwrap.fill(words, 110)
+    style = {"alignment": "left", "fontsize": 9, "frameon": False}
+    legend = figure.legend(handles=entries, loc="outside lower left", title=title, **style)
     legend.get_title().set(fontsize=9, color=MUTED)

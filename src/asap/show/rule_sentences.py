@@ -92,9 +92,15 @@ def _set(name: str, control: ControlRule) -> str:
 
 
 def _within(control: ControlRule) -> str:
-    if control.low is None:
-        return "" if control.high is None else f", at most {exact(control.high)}"
-    return f", at least {exact(control.low)}" if control.high is None else f", within {exact(control.low)} to {exact(control.high)}"
+    match control.low, control.high:
+        case None, None:
+            return ""
+        case None, high:
+            return f", at most {exact(high)}"
+        case low, None:
+            return f", at least {exact(low)}"
+        case low, high:
+            return f", within {exact(low)} to {exact(high)}"
 
 
 def _states(names: tuple[str, ...]) -> str:
@@ -168,8 +174,8 @@ def _losses(losses: Losses | None) -> list[str]:
     return [
         f"Mean return of {losses.episodes} episodes each:",
         f"  {_mean(losses.stochastic)} as learned, with choices drawn by their chances",
-        f"  {_mean(losses.deterministic)} when the likeliest skill and action are taken: {_lost(losses.deterministic, losses.stochastic)}",
-        f"  {_mean(losses.rounded)} when it is also by the rounded numbers above: {_lost(losses.rounded, losses.stochastic)}",
+        f"  {_mean(losses.deterministic)} when the likeliest skill and action are taken: {_lost(losses, losses.deterministic)}",
+        f"  {_mean(losses.rounded)} when it is also by the rounded numbers above: {_lost(losses, losses.rounded)}",
     ]
 
 
@@ -177,8 +183,9 @@ def _mean(value: MeanReturn) -> str:
     return f"{number(value.mean)} +- {number(value.error)}"
 
 
-def _lost(after: MeanReturn, before: MeanReturn) -> str:
+def _lost(losses: Losses, after: MeanReturn) -> str:
     """Where the difference is within twice its standard error, it may as well be chance."""
+    before = losses.stochastic
     change = after.mean - before.mean
     if abs(change) <= 2 * (after.error**2 + before.error**2) ** 0.5:
         return "nothing lost" if change == 0 else f"{number(abs(change))} {_less(change)}, which may be chance"

@@ -28,7 +28,8 @@ def _controls(policy: ASAPPolicy, task: ForeignTask, visited: Regions, skill: in
     ruled = visited.rulers == skill
     states = visited.observations[ruled] if ruled.any() else visited.observations
     units, names = ControlUnits.of(task.action_space), task.spec.action_names
-    means = np.clip(np.asarray(_means(policy, jnp.asarray(states)))[:, skill] * units.scale + units.shift, units.low, units.high)
+    means = np.asarray(_means(policy, jnp.asarray(states)))[:, skill] * units.scale + units.shift
+    means = np.clip(means, units.low, units.high)
     ranges = [f"{name} {_range(*np.quantile(values, [0.05, 0.95]))}" for name, values in zip(names, means.T)]
     more = len(ranges) - MOST_CONTROLS
     return ranges[:MOST_CONTROLS] + ([f"and {more} more"] if more > 0 else [])

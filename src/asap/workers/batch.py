@@ -62,21 +62,22 @@ class Batch:
             self._wanted = min(self._wanted, place + 1)
 
     def count_silence(self, work: Work, progress: Progress, seconds: float) -> int:
-        """The work waits again, unless the episode was tried often enough; how often its workers were silent."""
+        """How often workers were silent in this episode. The work waits again, or fails if that was once too often."""
         episode = _episode(work, progress)
         self._silences[episode] += 1
         count = self._silences[episode]
         self._again(work, progress, count > self._retries, f"silent for {seconds:g} s, {count} times")
         return count
 
-    def count_death(self, work: Work, progress: Progress, reason: str) -> None:
-        """As for silence. An environment that kills its worker does so at the same step of the episode each time."""
+    def count_death(self, work: Work, progress: Progress, reason: str) -> bool:
+        """Whether the work waits again. An environment that kills its worker does so at the same step each time."""
         episode = _episode(work, progress)
         self._deaths[episode, progress.step] += 1
         here = self._deaths[episode, progress.step]
         count = sum(count for (other, _), count in self._deaths.items() if other == episode)
         is_enough = here > self._retries or count > self._retries * KILLS_PER_RETRY
         self._again(work, progress, is_enough, f"the worker died ({reason}), {count} times")
+        return not is_enough
 
     def _again(self, work: Work, progress: Progress, is_enough: bool, what: str) -> None:
         place = self._place.get(work.number)

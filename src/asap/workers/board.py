@@ -42,5 +42,5 @@ def new_board() -> int:
     """A file descriptor for `Board`, of nothing that outlives its users."""
     descriptor, path = tempfile.mkstemp(prefix="asap-board-")
     os.unlink(path)
-    os.truncate(descriptor, _SIZE)
+    os.write(descriptor, bytes(_SIZE))  # A hole would be found only when there is no room for it.
     return descriptor

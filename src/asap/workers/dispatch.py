@@ -88,8 +88,8 @@ class Dispatcher:
         seat = self._seats[worker]
         if seat.work is not None:
             progress = self._place(worker)
-            batch.count_death(seat.work, progress, reason)
-            self._notice(f"worker {worker} died ({reason}) in {_name(seat.work, progress)}; restarted, episode re-run")
+            outcome = "restarted, episode re-run" if batch.count_death(seat.work, progress, reason) else "given up"
+            self._notice(f"worker {worker} died ({reason}) in {_name(seat.work, progress)}; {outcome}")
         elif seat.has_started:
             self._notice(f"worker {worker} died ({reason}) between episodes; restarted")
         else:
@@ -126,8 +126,8 @@ class Dispatcher:
         else:
             progress = self._place(worker)
             count = batch.count_silence(seat.work, progress, self._step_timeout)
-            what = f"worker {worker} silent for {self._step_timeout:g} s in {_name(seat.work, progress)}"
-            self._notice(f"{what}; restarted ({count}/{self._retries})" if count <= self._retries else f"{what}; given up")
+            outcome = f"restarted ({count}/{self._retries})" if count <= self._retries else "given up"
+            self._notice(f"worker {worker} silent for {self._step_timeout:g} s in {_name(seat.work, progress)}; {outcome}")
         self._restart(worker)
 
     def _count_failed_start(self, worker: int, what: str, limit: int) -> None:

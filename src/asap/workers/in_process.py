@@ -1,12 +1,11 @@
 """One worker that is this process itself: nothing to start, nothing to send, any environment."""
 
-from asap.errors import UserError
 from asap.workers.board import Progress
 from asap.workers.border import Border
 from asap.workers.episodes import play_chunk
 from asap.workers.source import EnvSource, Rules
 from asap.workers.work import Work
-from asap.workers.workers import Done, Event, Started, Stopped, Workers
+from asap.workers.workers import Done, Event, Started, Workers
 
 
 class InProcess(Workers):
@@ -29,10 +28,7 @@ class InProcess(Workers):
         events, self._events = self._events, []
         if self._work is not None:
             work, self._work = self._work, None
-            try:
-                events.append(Done(0, play_chunk(self._border, work)))
-            except UserError as error:
-                events.append(Stopped(0, error))
+            events.append(Done(0, play_chunk(self._border, work)))
         return events
 
     def progress(self, worker: int) -> Progress:

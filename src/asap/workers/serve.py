@@ -2,8 +2,10 @@
 
 import platform
 import socket
-from importlib.metadata import version
 
+import numpy as np
+
+import asap
 from asap.errors import UserError
 from asap.workers.board import Board
 from asap.workers.border import Border
@@ -31,7 +33,10 @@ def serve(connection: socket.socket, board: Board) -> None:
 
 def versions() -> dict[str, str]:
     """Of all that the bits of an episode depend on and that we know of."""
-    return {"python": platform.python_version(), **{name: version(name) for name in ("asap-rl", "numpy", "gymnasium")}}
+    import gymnasium
+
+    packages = {module.__name__: module.__version__ for module in (asap, np, gymnasium)}
+    return {"python": platform.python_version(), **packages}
 
 
 def receive(connection: socket.socket) -> Message:

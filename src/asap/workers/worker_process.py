@@ -34,14 +34,16 @@ class WorkerProcess:
     """Starts at once. `output` takes what the environment prints: a file descriptor, or subprocess.DEVNULL."""
 
     def __init__(self, path: list[str], output: int):
-        with contextlib.ExitStack() as opened:
+        with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as opened:
             try:
-                ours, theirs = map(opened.enter_context, socket.socketpair())
+                self._socket, theirs = socket.socketpair()
+                if_it_fails.callback(self._socket.close)
+                opened.callback(theirs.close)
                 board = new_board()
                 opened.callback(os.close, board)
                 self._board = Board(board)
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _START, json.dumps(path), str(theirs.fileno()), str(board)],
+                    [sys.executable, "-P", "-c", _START, json.dumps(list(map(str, path))), str(theirs.fileno()), str(board)],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
@@ -51,7 +53,7 @@ class WorkerProcess:
             except OSError as error:
                 cure = "use fewer workers, or raise the limit (ulimit -n)" if error.errno == errno.EMFILE else ""
                 raise RunError("workers", f"cannot start a worker: {error.strerror}", cure=cure) from None
-            self._socket = ours.dup()
+            if_it_fails.pop_all()
         self._socket.setblocking(False)
         self._received = bytearray()
         self._fault = ""

@@ -1,0 +1,183 @@
+"""Promise: a teacher of any kind becomes a few rules that play about as well, and the report says how well."""
+
+import dataclasses
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+
+from asap.commands.distilling import distill_env, find_teacher
+from asap.distill import Distilled, agreement, distill, share_explained
+from asap.errors import RunError, UserError
+from asap.lessons import Classroom
+from asap.workers.work import CHECK, EpisodeId
+
+
+class Balancer:
+    """Cart-pole by hand. Looks at the observation as the environment gives it."""
+
+    def predict(self, obs, deterministic=False):
+        assert deterministic and obs.shape == (4,) and obs.dtype == np.float32
+        return np.int64(obs[2] + 0.3 * obs[3] > 0), None
+
+
+class Swinger:
+    """The car in the valley by hand: always with the velocity. Knows no bounds."""
+
+    def predict(self, obs, deterministic=False):
+        return np.float32([7.0 if obs[1] > 0 else -7.0]), None
+
+
+class Numbered(gymnasium.Env):
+    """Ten places in a row; actions are numbered from 1, and 2 is to the right. The teacher sees the place itself."""
+
+    observation_space = gymnasium.spaces.Discrete(10)
+    action_space = gymnasium.spaces.Discrete(2, start=1)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.steps = int(self.np_random.integers(10)), 0
+        return self.place, {}
+
+    def step(self, action):
+        self.place = int(np.clip(self.place + (1 if action == 2 else -1), 0, 9))
+        self.steps += 1
+        return self.place, -float(abs(self.place - 6)), False, self.steps == 12, {}
+
+
+class ToSix:
+    def predict(self, obs, deterministic=False):
+        assert isinstance(obs, int)
+        return (2 if obs < 6 else 1), None
+
+
+def make_balancer():
+    return Balancer()
+
+
+@pytest.fixture(scope="module")
+def balanced() -> Distilled:
+    return distill(Balancer(), "CartPole-v1", episodes=10)
+
+
+def test_a_linear_teacher_is_kept_with_its_plane(balanced):
+    assert balanced.teacher_return > 150 and balanced.random_return < 60
+    assert balanced.agreement > 0.93 and balanced.kept > 0.9
+    slopes = np.asarray(balanced.policy.partition.beta[0, 1:] * balanced.policy.psi.scale)
+    assert abs(slopes[3] / slopes[2] - 0.3) < 0.1
+
+
+def test_the_thresholds_tell_a_student_that_has_learned_the_opposite(balanced):
+    room, ids = Classroom(balanced.task, Balancer()), [EpisodeId(0, CHECK, number) for number in range(5)]
+    partition = dataclasses.replace(balanced.policy.partition, beta=-balanced.policy.partition.beta)
+    opposite = dataclasses.replace(balanced.policy, partition=partition)
+    assert agreement(opposite, balanced.task, room.taught(ids)) < 0.1
+    assert np.mean([lesson.total for lesson in room.watched(opposite, ids, asks=False)]) < 30
+    room.close()
+
+
+def test_the_report_is_in_words_and_json(balanced):
+    text = balanced.report()
+    assert f"return {balanced.teacher_return:.0f}  (mean of 10 episodes; random play" in text
+    assert f"{balanced.num_steps:,} steps" in text and " of its actions, where the teacher plays" in text
+    assert json.loads(json.dumps(balanced.as_dict(), allow_nan=False))["kept"] == pytest.approx(balanced.kept)
+    # The first lessons, four rounds of a quarter, both once more to compare, and at random.
+    assert balanced.num_episodes == 10 + 4 * 3 + 10 + 10 + 10
+
+
+def test_it_becomes_a_model(balanced, tmp_path):
+    model = balanced.model
+    model.save(tmp_path / "student.asap")
+    assert type(model).load(tmp_path / "student.asap").evaluate(episodes=3, deterministic=True)["return"] > 150
+
+
+def test_the_same_seed_gives_the_same_student(balanced):
+    again = distill(make_balancer(), lambda: gymnasium.make("CartPole-v1"), episodes=10)
+    np.testing.assert_array_equal(again.policy.partition.beta, balanced.policy.partition.beta)
+    assert again.student_return == balanced.student_return
+
+
+def test_a_teacher_of_controls():
+    distilled = distill(Swinger(), "MountainCarContinuous-v0", episodes=5)
+    assert distilled.teacher_return > 85 and distilled.random_return < 10
+    assert distilled.agreement > 0.8 and distilled.kept > 0.9
+    assert "R^2 0." in distilled.report()
+
+
+def test_numbered_states_and_actions_that_start_at_one():
+    distilled = distill(ToSix(), Numbered(), episodes=8)
+    assert distilled.agreement > 0.95 and distilled.kept > 0.9
+
+
+def test_agreement_of_controls():
+    told = np.array([[0.0], [1.0], [2.0]])
+    assert share_explained(told, told) == 1 and share_explained(told, np.full((3, 1), 1.0)) == 0
+    assert share_explained(np.ones((3, 1)), np.ones((3, 1))) == 1 and share_explained(np.ones((3, 1)), np.zeros((3, 1))) == 0
+
+
+class Answers:
+    def __init__(self, action):
+        self.action = action
+
+    def predict(self, obs, deterministic=False):
+        if isinstance(self.action, Exception):
+            raise self.action
+        return self.action, None
+
+
+@pytest.mark.parametrize(
+    "teacher, said",
+    [
+        (object(), r"teacher: has no predict \(got object\); pass an object with predict"),
+        (Answers(2), r"teacher: gives an action that is not in Discrete\(2\) \(got 2\); see that it was made for CartPole-v1"),
+        (Answers(np.array([0, 1])), "teacher: gives an action that is not in"),
+        (Answers(0.5), "teacher: gives an action that is not in"),
+        (Answers("left"), "teacher: gives an action that is not in"),
+        (Answers(ValueError("no such\nkey")), "teacher: predict raised ValueError: no such key; see that it was made for"),
+    ],
+)
+def test_a_teacher_that_does_not_fit_is_refused(teacher, said):
+    with pytest.raises(UserError, match=said):
+        distill(teacher, "CartPole-v1", episodes=1)
+
+
+def test_controls_that_are_none_are_refused():
+    for action in (np.array([np.nan]), np.zeros(2), None):
+        with pytest.raises(UserError, match="teacher: gives an action that is not in Box"):
+            distill(Answers(action), "MountainCarContinuous-v0", episodes=1)
+
+
+def test_other_bad_inputs():
+    with pytest.raises(UserError, match="episodes: must be an integer from 1"):
+        distill(Balancer(), "CartPole-v1", episodes=0)
+    with pytest.raises(UserError, match="env: teachers are for Gymnasium environments"):
+        distill(Balancer(), "two-rooms")
+    with pytest.raises(UserError, match="env:"):
+        distill(Balancer(), "CartPoll-v1")
+
+
+def test_an_environment_that_misbehaves_is_named():
+    class Broken(Numbered):
+        def step(self, action):
+            return 99, 0.0, False, False, {}
+
+    with pytest.raises(RunError, match="env.step: obs is outside of observation_space.* at episode 0 step 1"):
+        distill(ToSix(), Broken(), episodes=1)
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "teachers_here.py").write_text(
+        "class T:\n    def predict(self, obs, deterministic):\n        return int(obs[2] + 0.3 * obs[3] > 0), None\n"
+        "def make():\n    return T()\n"
+    )
+    out = str(tmp_path / "student.asap")
+    distill_env("teachers_here:make", "CartPole-v1", 1, None, None, 2, 0, [], out, True)
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert report["teacher"] == "teachers_here:make" and report["student_return"] > 100
+    for name in ("teachers_here", "teachers_here:nothing", "no_such_module_here:make"):
+        with pytest.raises(UserError, match="--teacher: "):
+            find_teacher(name)
+    with pytest.raises(UserError, match="--out: is a directory"):
+        distill_env("teachers_here:make", "CartPole-v1", 1, None, None, 2, 0, [], str(tmp_path), True)

@@ -1,0 +1,226 @@
+"""Policies for foreign environments: what the player on the host does is what the learner scores, and what is learned is
+scored right: Gaussian skills, networks, scaling."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from asap.config import LearnConfig, PolicyConfig
+from asap.envs.core import Spec
+from asap.features import Network
+from asap.learn.gradients import (
+    MARGINAL,
+    SAMPLED,
+    parameters_of,
+    score,
+    weighted_score,
+    weighted_score_by_autodiff,
+    with_parameters,
+)
+from asap.learn.regularize import _by_autodiff, _closed_form, regularity_gradient
+from asap.learn.scaling import no_moments, rescaled, scaled_anew, shift_and_scale, with_observations
+from asap.policy.build import build_policy
+from asap.policy.plan import plan_of
+from asap.policy.policy import ASAPPolicy
+from asap.types import Transition
+from asap.workers.player import Player
+
+SIZE, ACTIONS, SAMPLES = 3, 2, 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """The least that a policy is built from."""
+
+    spec: Spec
+    name: str = "test"
+    basis: str = "linear"
+    frequencies: tuple = ((0.5, 0.0, 0.0), (0.0, 0.25, 0.5))
+    misspecified: tuple = ()
+    approximate: tuple = ()
+    settings: tuple = ()
+    descriptor_size: int = 0
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.spec.observation_names
+
+
+def task(continuous: bool) -> Task:
+    names = tuple(f"x{i}" for i in range(SIZE))
+    return Task(Spec(names, (-1.0,) * SIZE, (1.0,) * SIZE, "", ("a", "b"), 10, 0.99, continuous))
+
+
+def policy_of(skills: str = "constant", basis: str = "linear", planes: int = 2, continuous: bool = False, **changes) -> ASAPPolicy:
+    config = PolicyConfig(hyperplanes=planes, skills=skills, basis=basis, alpha_beta=2.0, start="random", bias=True, hidden=(5, 4), **changes)
+    generator = np.random.default_rng(3)
+    policy = build_policy(config, (task(continuous),), generator)
+    lively = [generator.standard_normal(leaf.shape).astype(np.float32) for leaf in parameters_of(policy)[:2]]
+    policy = with_parameters(policy, parameters_of(policy)._replace(theta=lively[0], beta=lively[1]))
+    seen = with_observations(no_moments(SIZE), 2 + 3 * generator.standard_normal((50, SIZE)).astype(np.float32))
+    return scaled_anew(policy, seen)
+
+
+def steps(policy: ASAPPolicy, continuous: bool, samples: int = SAMPLES) -> Transition:
+    generator = np.random.default_rng(4)
+    x = (2 + 3 * generator.standard_normal((SIZE, samples))).astype(np.float32)
+    skill = generator.integers(0, policy.num_skills, samples).astype(np.int32)
+    action = generator.standard_normal((ACTIONS, samples)) if continuous else generator.integers(0, ACTIONS, samples)
+    zeros = np.zeros(samples, np.float32)
+    return Transition(
+        observation=x,
+        descriptor=np.zeros((0, samples), np.float32),
+        previous_skill=np.roll(skill, 1),
+        skill=skill,
+        action=action.astype(np.float32 if continuous else np.int32),
+        reward=zeros,
+        terminated=zeros > 0,
+        truncated=zeros > 0,
+        next_observation=x,
+    )
+
+
+KINDS = [
+    ("constant", "linear", False, {}),
+    ("linear", "polynomial", False, {}),
+    ("constant", "fourier", False, {"termination": 0.2}),
+    ("network", "network", False, {}),
+    ("gaussian", "linear", True, {}),
+    ("linear", "polynomial", True, {"termination": 0.1}),
+    ("network", "fourier", True, {}),
+]
+
+
+@pytest.mark.parametrize("skills, basis, continuous, changes", KINDS)
+def test_the_player_draws_what_the_learner_scores(skills, basis, continuous, changes):
+    """Frequencies of skills, and of actions or their moments, against the probabilities of the compiled policy."""
+    policy = policy_of(skills, basis, continuous=continuous, **changes)
+    player, count = Player(plan_of(policy, SIZE)), 4000
+    x, previous = np.float32([1.0, 4.0, -2.0]), 1
+    player.begin(np.random.default_rng(0), False)
+    drawn = []
+    for _ in range(count):
+        player.previous = previous
+        drawn.append(player.choose(x))
+    expected = np.exp(policy.skill_log_probs(x, jnp.zeros(0), previous))
+    found = np.bincount([skill for skill, _ in drawn], minlength=policy.num_skills) / count
+    np.testing.assert_allclose(found, expected, atol=0.03)
+    phi = policy.phi(x, jnp.zeros(0))
+    for s in np.flatnonzero(found > 0.2):
+        actions = np.stack([action for skill, action in drawn if skill == s])
+        if continuous:
+            np.testing.assert_allclose(actions.mean(0), policy.skills.means(phi)[s], atol=0.08)
+            np.testing.assert_allclose(actions.std(0), np.exp(policy.skills.log_std[s]), rtol=0.08)
+        else:
+            shares = np.bincount(actions, minlength=ACTIONS) / len(actions)
+            np.testing.assert_allclose(shares, np.exp(policy.skills.log_probs(phi)[s]), atol=0.05)
+
+
+@pytest.mark.parametrize("skills, basis, continuous, changes", KINDS)
+def test_a_deterministic_player_takes_the_likeliest(skills, basis, continuous, changes):
+    policy = policy_of(skills, basis, continuous=continuous, **changes)
+    player = Player(plan_of(policy, SIZE))
+    player.begin(np.random.default_rng(0), True)
+    batch = steps(policy, continuous)
+    for n in range(SAMPLES):
+        x, previous = batch.observation[:, n], int(batch.previous_skill[n])
+        player.previous = previous
+        skill, action = player.choose(x)
+        assert skill == int(np.argmax(policy.skill_log_probs(x, jnp.zeros(0), previous)))
+        phi = policy.phi(x, jnp.zeros(0))
+        if continuous:
+            np.testing.assert_allclose(action, policy.skills.means(phi)[skill], rtol=1e-4, atol=1e-5)
+        else:
+            assert action == int(np.argmax(policy.skills.log_probs(phi)[skill]))
+
+
+def test_an_episode_is_a_function_of_its_generator():
+    policy = policy_of("linear", "linear")
+    player, x = Player(plan_of(policy, SIZE)), np.float32([0.0, 1.0, 2.0])
+
+    def episode(seed: int) -> list:
+        player.begin(np.random.default_rng(seed), False)
+        return [player.choose(x) for _ in range(300)]
+
+    assert episode(1) == episode(1) != episode(2)
+
+
+@pytest.mark.parametrize("gradient", [SAMPLED, MARGINAL])
+@pytest.mark.parametrize("termination", [None, 0.2])
+def test_autodiff_finds_the_closed_form(gradient, termination):
+    policy = policy_of("linear", "polynomial", termination=termination)
+    batch, weights = steps(policy, False), jnp.linspace(-1, 1, SAMPLES)
+    closed = weighted_score(policy, batch, score(policy, batch, gradient), weights)
+    for one, other in zip(jax.tree.leaves(closed), jax.tree.leaves(weighted_score_by_autodiff(policy, batch, gradient, weights))):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_the_regularity_of_both_ways_is_the_same():
+    policy = policy_of("linear", "linear")
+    batch = steps(policy, False)._replace(played=np.arange(SAMPLES) < 20, of_task=np.arange(SAMPLES)[None] < 20)
+    config = LearnConfig(entropy=0.5, softening=0.7, softening_floor=0.5)
+    closed, automatic = _closed_form(config, policy, batch), _by_autodiff(config, policy, batch)
+    for one, other in zip(jax.tree.leaves(closed), jax.tree.leaves(automatic)):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_what_fills_up_a_batch_does_not_count(continuous):
+    policy = policy_of("linear", "linear", continuous=continuous)
+    whole = steps(policy, continuous)
+    part = jax.tree.map(lambda leaf: leaf[..., :20], whole)
+    filled = whole._replace(played=np.arange(SAMPLES) < 20, of_task=np.arange(SAMPLES)[None] < 20)
+    config = LearnConfig(entropy=0.5, softening=0.7, softening_floor=0.5)
+    for one, other in zip(*(jax.tree.leaves(regularity_gradient(config, policy, batch)) for batch in (part, filled))):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_gaussian_log_probabilities_are_those_of_normal_distributions():
+    policy = policy_of("linear", "linear", continuous=True)
+    batch = steps(policy, True)
+    phi = policy.phi(batch.observation, batch.descriptor)
+    found = policy.skills.log_probs_of_action(jnp.asarray(batch.action), phi)
+    means, deviations = np.asarray(policy.skills.means(phi)), np.exp(np.asarray(policy.skills.log_std))[..., None]
+    errors = (batch.action - means) / deviations
+    expected = (-0.5 * errors**2 - np.log(deviations * np.sqrt(2 * np.pi))).sum(1)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_all_that_is_learned_gets_a_gradient():
+    policy = policy_of("network", "network", continuous=True)
+    gradient = weighted_score_by_autodiff(policy, steps(policy, True), MARGINAL, jnp.ones(SAMPLES))
+    assert isinstance(gradient.phi, Network) and isinstance(gradient.psi, Network)
+    assert all(np.abs(leaf).max() > 1e-6 for leaf in jax.tree.leaves(gradient))
+
+
+# ---- Scaling ------------------------------------------------------------------------------------------------------
+
+
+def test_moments_are_those_of_all_observations_together():
+    rows = 5 + 2 * np.random.default_rng(0).standard_normal((100, SIZE)).astype(np.float32)
+    moments = no_moments(SIZE)
+    for part in np.split(rows, [10, 11, 60]):
+        moments = with_observations(moments, part)
+    shift, scale = shift_and_scale(moments)
+    np.testing.assert_allclose(shift, rows.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(1 / scale, rows.std(0), rtol=1e-4)
+
+
+def test_an_observation_that_never_changes_is_left_alone():
+    rows = np.stack([np.full(20, 7.0), np.arange(20.0)], 1).astype(np.float32)
+    shift, scale = shift_and_scale(with_observations(no_moments(2), rows))
+    assert (shift[0], scale[0]) == (0, 1) and shift[1] == pytest.approx(9.5)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_new_scales_leave_a_linear_policy_what_it_was(continuous):
+    policy = policy_of("linear", "linear", continuous=continuous)
+    batch = steps(policy, continuous)
+    moments = with_observations(no_moments(SIZE), -40 + 9 * np.random.default_rng(1).standard_normal((50, SIZE)).astype(np.float32))
+    after = rescaled(policy, moments)
+    before_log, after_log = (score(p, batch, MARGINAL).log_prob for p in (policy, after))
+    np.testing.assert_allclose(before_log, after_log, rtol=1e-3, atol=1e-3)
+    assert not np.allclose(policy.partition.beta, after.partition.beta)
