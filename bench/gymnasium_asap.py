@@ -1,4 +1,4 @@
-"""One training of ASAP, for gymnasium_envs.py: a JSON object comes in as argument, one goes out as a line.
+"""One training of ASAP, for gymnasium_table.py: a JSON object comes in as argument, one goes out as a line.
 
 Every training has a process of its own, so compiling counts in each.
 """

@@ -1,4 +1,4 @@
-"""What gymnasium_envs.py has both systems learn, and with which settings."""
+"""What gymnasium_table.py has both systems learn, and with which settings."""
 
 from typing import Any, NamedTuple
 
@@ -45,9 +45,9 @@ CONTESTS = {
         },
     ),
     "MountainCar-v0": Contest(
-        1_000_000,
+        500_000,
         -110.0,
-        {"hyperplanes": 2, "skills": "constant", "features": "poly2"},
+        {"hyperplanes": 2, "skills": "constant"},
         {
             "n_envs": 16,
             "normalize": True,
@@ -74,7 +74,7 @@ CONTESTS = {
         },
     ),
     "MountainCarContinuous-v0": Contest(
-        300_000,
+        50_000,
         90.0,
         {"hyperplanes": 1, "skills": "linear"},
         {

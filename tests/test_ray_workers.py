@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from test_workers import TESTS, Told, children, digests, dispatching, expected, is_alive, new_works, wait_for, walk
@@ -18,7 +17,6 @@ from asap.errors import UserError
 from asap.workers import ray_cluster
 from asap.workers.ray_cluster import RayWorkers
 from asap.workers.source import Rules
-from asap.workers.workers import Stopped
 
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
 
@@ -154,7 +152,7 @@ def test_a_cluster_that_asks_for_a_token(ray, tmp_path):
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 2}
     environment = {**os.environ, **token, "RAY_USAGE_STATS_ENABLED": "0"}
     start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--port=6399", "--num-cpus=2"]
-    start += ["--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--object-store-memory={SMALL['object_store_memory']}"]
+    start += ["--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--object-store-memory={80 << 20}"]
     with subprocess.Popen(start, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as head:
         pids = []
         try:

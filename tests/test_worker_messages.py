@@ -124,7 +124,8 @@ def test_headers_that_say_something_else(header):
 def test_episodes_whose_parts_do_not_fit():
     (finished,) = played(1)
     first = finished.played[0]
-    for change in ({"rewards": first.rewards[1:]}, {"observations": first.observations[1:]}, {"skills": first.skills.astype(float)}):
+    wrong = {"rewards": first.rewards[1:]}, {"observations": first.observations[1:]}, {"skills": first.skills.astype(float)}
+    for change in wrong:
         with pytest.raises(BadMessage, match="do not fit together"):
             decode(encode(Finished(1, (first._replace(**change),))))
 

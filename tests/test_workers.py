@@ -389,7 +389,8 @@ def failing(finished: Finished) -> Finished:
 
 def test_results_of_a_work_given_up_are_let_go(scripted):
     first, second = played(2)
-    workers = scripted((0, [Started(0)]), (0, [Died(0, "signal 9")]), (0, [Started(0)]), (0, [Done(0, first)]), (0, [Done(0, second)]))
+    events = Started(0), Died(0, "signal 9"), Started(0), Done(0, first), Done(0, second)
+    workers = scripted(*((0, [event]) for event in events))
     with dispatching(workers, retries=0) as dispatcher:
         with pytest.raises(RunError, match="env.reset: the worker died"):
             dispatcher.play(new_works(2)[:1])

@@ -54,6 +54,7 @@ def train(
     step_timeout: Annotated[Optional[float], typer.Option(help="Environment: seconds without a step after which its worker is restarted.")] = None,
     reward_scale: Annotated[Optional[float], typer.Option(help="Environment: factor on the rewards.")] = None,
     strict_obs: Annotated[bool, typer.Option("--strict-obs", help="Environment: refuse observations outside of their space.")] = False,
+    check_determinism: Annotated[bool, typer.Option("--check-determinism", help="Environment: see whether seeds decide its episodes, and whether it changes.")] = False,
     env_retries: Annotated[Optional[int], typer.Option(help="Environment: how often a reset that raises is tried again.")] = None,
     on_no_workers: Annotated[Optional[str], typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[Optional[str], typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
@@ -90,6 +91,7 @@ def train(
             "env.reward_scale": reward_scale,
             "env.strict_obs": "true" if strict_obs else None,
             "env.env_retries": env_retries,
+            "env.check_determinism": "true" if check_determinism else None,
             "env.on_no_workers": on_no_workers,
         }
         settings = settings_of(tasks or [], options, preset, config, set_ or [])

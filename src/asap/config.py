@@ -141,6 +141,8 @@ class EnvConfig:
     strict_obs: bool = setting(False, "Observations outside of their space: an error, and not only a remark.")
     reward_scale: float = setting(1.0, "Factor on the rewards, and so on all returns that are shown.", above=0.0)
     env_retries: int = setting(2, "How often a reset that raises is tried again.", low=0)
+    allow_one_step: bool = setting(False, "Accept that nearly all episodes end at their first step.")
+    check_determinism: bool = setting(False, "Before training, see whether seed and actions decide an episode; during it, whether that changes.")
     step_timeout: float = setting(30.0, "Seconds without a step after which a worker is restarted.", above=0.0)
     retries: int = setting(5, "How often an episode is tried that makes its worker die or hang.", low=0)
     on_no_workers: str = setting("wait", "When no worker is left alive: wait, or fail.", choices=("wait", "fail"))

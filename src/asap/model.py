@@ -150,7 +150,7 @@ class ASAP:
             recorded, config = self._recorded(Path(folder), episodes, total_timesteps)
             with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as told:
                 live = self._tasks[0] if isinstance(self._tasks[0], ForeignTask) else None
-                result = Session(config, recorded, [*told, *callbacks], self._workers, live).train(stop)
+                result = Session(config, recorded, [*told, *callbacks], self._workers, live).train(stop, evaluates=False)
         except RunError:
             is_litter = False  # The error tells how to go on from there.
             raise

@@ -122,7 +122,7 @@ class ForeignPlay:
         with tempfile.TemporaryDirectory(prefix="asap-") as folder:
             limits = env.step_timeout, env.retries, env.on_no_workers
             dispatcher = hire(self.workers, self.task.source, self.task.rules, Path(folder), print_note, *limits)
-            trainer = ForeignTrainer(config, self.task, dispatcher)
+            trainer = ForeignTrainer(config, self.task, dispatcher, print_note)
             try:
                 return [trainer.played(jax.tree.map(np.asarray, policy), seed, episodes, is_sure) for policy, is_sure in kinds]
             finally:

@@ -30,6 +30,7 @@ from asap.stopping import StopRequest
 from asap.trained import Trained
 from asap.transfer import repeat_seeds
 from asap.workers.crew import IN_PROCESS, hire
+from asap.workers.drift import watch_for_drift
 
 SAVE_EVERY_SECONDS = 1.0
 WEIGHTLESS, MOST_WEIGHTLESS = 0.01, 20
@@ -74,7 +75,7 @@ class Result:
     config: Config
     tasks: tuple[Task, ...]
     policy: ASAPPolicy  # Stacked over seeds.
-    evaluation: Evaluation
+    evaluation: Evaluation | None
     curve: Curve
     env_steps: int
     wall_seconds: float
@@ -121,7 +122,10 @@ class Session:
         if isinstance(first, ForeignTask):
             env = config.env
             limits = env.step_timeout, env.retries, env.on_no_workers
-            return ForeignTrainer(config, first, hire(workers, first.source, first.rules, self.run.path, self._notice, *limits))
+            if env.check_determinism:
+                self.callbacks = [*self.callbacks, watch_for_drift(first, self._notice)]
+            dispatcher = hire(workers, first.source, first.rules, self.run.path, self._notice, *limits)
+            return ForeignTrainer(config, first, dispatcher, self._notice)
         if workers != IN_PROCESS:
             raise UserError("--workers", f"{first.name} is compiled and needs none", workers, "leave it out")
         set_of_tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
@@ -133,20 +137,21 @@ class Session:
         self.run.notice(text)
         self.run.append({"kind": "notice", "message": text})
 
-    def train(self, stop: StopRequest) -> Result:
+    def train(self, stop: StopRequest, evaluates: bool = True) -> Result:
+        """Until the run is over or `stop` asks for it; then what was learned is evaluated, unless that is done elsewhere."""
         try:
-            return self._train(stop)
+            return self._train(stop, evaluates)
         finally:
             self.trainer.close()
 
-    def _train(self, stop: StopRequest) -> Result:
+    def _train(self, stop: StopRequest, evaluates: bool) -> Result:
         began = time.monotonic()
         with self.run.locked():
             if self.run.config_text() != to_toml(self.config):  # Gone on with under a larger budget.
                 self.run.write_config(to_toml(self.config))
             states = self._prepare()
             states, finished = self._loop(states, stop)
-            result = self._conclude(states, finished, began)
+            result = self._conclude(states, finished, began, evaluates)
             if finished:
                 self.run.append({"kind": "end", "parameters_sha256": result.parameters_sha256})
         return result
@@ -296,12 +301,12 @@ class Session:
         }
         self.run.save(int(np.max(states.iteration)), arrays, meta, best=best)
 
-    def _conclude(self, states: TrainState, finished: bool, began: float) -> Result:
+    def _conclude(self, states: TrainState, finished: bool, began: float, evaluates: bool) -> Result:
         return Result(
             config=self.config,
             tasks=self.tasks,
             policy=states.policy,
-            evaluation=self.trainer.evaluate(states.policy, self.config.run.final_episodes),
+            evaluation=self.trainer.evaluate(states.policy, self.config.run.final_episodes) if evaluates else None,
             curve=Curve.read(self.run),
             env_steps=int(np.asarray(states.env_steps).sum(dtype=np.int64)),
             wall_seconds=time.monotonic() - began,

@@ -18,7 +18,7 @@ from asap.policy.policy import NO_SKILL
 from asap.types import EpisodeTotals, Transition
 from asap.workers.work import Played
 
-SMALLEST, GROWTH = 1024, 4
+SMALLEST, GROWTH = 2048, 4
 
 
 def batch_size(num_steps: int) -> int:

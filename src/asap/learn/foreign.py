@@ -23,6 +23,7 @@ from asap.learn.advantage import new_critic
 from asap.learn.convergence import start_monitor
 from asap.learn.episode_batches import packed, totals_of, update_from_episodes
 from asap.learn.gradients import parameters_of
+from asap.learn.remarks import Remarks
 from asap.learn.scaling import Moments, no_moments, rescaled, shift_and_scale, with_observations
 from asap.learn.search import Found, search
 from asap.learn.train import Metrics, TrainState, compiled, is_active
@@ -61,7 +62,7 @@ def begin(config: Config, seed: int, policy: ASAPPolicy, moments: Moments, episo
         totals=totals,
         iteration=np.int32(0),
         env_steps=np.int32(totals.steps.sum()),
-        spoiled=np.bool_(False),
+        spoiled=np.zeros((), bool),
         moments=moments,
     )
 
@@ -69,8 +70,9 @@ def begin(config: Config, seed: int, policy: ASAPPolicy, moments: Moments, episo
 class ForeignTrainer:
     """As `asap.learn.train.Trainer`: all seeds of a config, chunk by chunk."""
 
-    def __init__(self, config: Config, task: ForeignTask, dispatcher: Dispatcher):
+    def __init__(self, config: Config, task: ForeignTask, dispatcher: Dispatcher, notice: Callable[[str], None]):
         self.config, self.task, self.dispatcher = config, task, dispatcher
+        self._remarks = Remarks(notice, config.env.allow_one_step)
         self.seeds = range(config.run.seed, config.run.seed + config.run.seeds)
         discount = task.spec.discount if config.learn.discount is None else config.learn.discount
         self._update = compiled(functools.partial(update_from_episodes, config, discount))
@@ -165,6 +167,7 @@ class ForeignTrainer:
 
     def _improved(self, states: Sequence[TrainState]) -> list[tuple[TrainState, Metrics]]:
         batches = self._collected(states)
+        self._recent = [batch or before for batch, before in zip(batches, self._recent)]
         return [self._improved_by(state, batch) for state, batch in zip(states, batches)]
 
     def _improved_by(self, state: TrainState, episodes: list[Played]) -> tuple[TrainState, Metrics]:
@@ -202,19 +205,22 @@ class ForeignTrainer:
         ]
 
     def _play(self, works: list[Work]) -> list[Played]:
-        return [episode for finished in self.dispatcher.play(works) for episode in finished.played]
+        episodes = [episode for finished in self.dispatcher.play(works) for episode in finished.played]
+        self._remarks.look(episodes)
+        return episodes
 
 
 def evaluation_of(episodes: Sequence[Played], num_skills: int) -> Evaluation:
     """One entry per episode, one per skill."""
+    none = np.zeros(0, np.int32)
     skills = [episode.skills for episode in episodes]
     starts = [np.concatenate([run[:1], run[1:][run[1:] != run[:-1]]]) for run in skills]
     return Evaluation(
         returns=np.asarray([episode.total for episode in episodes]),
         success=np.asarray([np.nan if episode.success is None else episode.success for episode in episodes], float),
         lengths=np.asarray([episode.length for episode in episodes]),
-        skill_steps=np.bincount(np.concatenate(skills), minlength=num_skills),
-        skill_starts=np.bincount(np.concatenate(starts), minlength=num_skills),
+        skill_steps=np.bincount(np.concatenate([none, *skills]), minlength=num_skills),
+        skill_starts=np.bincount(np.concatenate([none, *starts]), minlength=num_skills),
     )
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from asap.config import LearnConfig
 from asap.learn.gradients import Parameters, has_closed_form, parameters_of, plane_weights, with_parameters
@@ -81,7 +81,7 @@ def _by_autodiff(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
     return jax.grad(value, has_aux=True)(parameters_of(policy))
 
 
-def _counted(batch: Transition, skills: Float[Array, "S N"]) -> tuple[Float[Array, "S N"], Float[Array, ""] | int]:
+def _counted(batch: Transition, skills: Float[Array, "S N"]) -> tuple[Float[Array, "S N"], Int[Array, ""] | int]:
     """The skills' probabilities, 0 where a batch was filled up, and the number of steps that were played."""
     if batch.played is None:
         return skills, skills.shape[-1]

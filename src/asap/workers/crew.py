@@ -32,7 +32,7 @@ def hire(
     """`folder` takes what environments print, and recordings of episodes that failed."""
 
     def explain(failed: Failed) -> RunError:
-        if source.make is not None:
+        if source.make is not None or not (failed.actions or failed.traceback):
             return failure(failed, source.name)
         path = Path(os.path.relpath(folder / f"failed-episode-{failed.episode.number}.json"))
         Recording.of(source, failed, rules).save(path)

@@ -16,18 +16,18 @@ def check(make_border: Callable[[], Border], seeds: Sequence[int]) -> str | None
 
     None where both times gave the same, otherwise a sentence about the first that did not; RunError where one failed.
     """
-    first, second = _digests(make_border, seeds), _digests(make_border, seeds[::-1])
+    first, second = digests(make_border, seeds), digests(make_border, seeds[::-1])
     changed = [number for number, seed in enumerate(seeds) if first[seed] != second[seed]]
     if not changed:
         return None
     number, seed = changed[0], seeds[changed[0]]
-    alone, again = (_digests(make_border, [seed]) for _ in range(2))
+    alone, again = (digests(make_border, [seed]) for _ in range(2))
     leaks = "state of the environment leaks into the next episode"
     reason = leaks if alone == again else "the environment is not deterministic"
     return f"episode {number} gave two different digests for the same seed ({seed}): {reason}"
 
 
-def _digests(make_border: Callable[[], Border], seeds: Sequence[int]) -> dict[int, bytes]:
+def digests(make_border: Callable[[], Border], seeds: Sequence[int]) -> dict[int, bytes]:
     border, digests = make_border(), {}
     try:
         for seed in seeds:

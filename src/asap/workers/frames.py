@@ -31,7 +31,8 @@ def pack(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
     blocks = [array.tobytes() for array in arrays]
     size = sum(map(len, blocks))
     if len(start) > LARGEST_HEADER or size > LARGEST_BODY:
-        raise RunError("workers", f"a message of {len(start) + size:,} bytes is too large", cure="play fewer episodes at a time")
+        what = f"a message of {len(start) + size:,} bytes is too large"
+        raise RunError("workers", what, cure="play fewer episodes at a time")
     return b"".join([PREFIX.pack(MARK, len(start), size), start, *blocks])
 
 

@@ -92,7 +92,7 @@ def _tell_finished(finished: Finished, arrays: list[np.ndarray]) -> dict[str, An
             arrays.append(np.concatenate([getattr(played, name) for played in finished.played]))
     return {
         "number": finished.number,
-        "played": [[played.episode, played.length, played.terminated, played.success, played.notes] for played in finished.played],
+        "played": [[one.episode, one.length, one.terminated, one.success, one.notes] for one in finished.played],
         "failed": finished.failed and finished.failed._asdict(),
     }
 

@@ -32,14 +32,15 @@ class Player:
     def __init__(self, plan: Plan):
         static, arrays = plan
         as_float = {name: np.asarray(values, float) for name, values in arrays.items()}
-        self.psi, self.phi = (features(static[name], _part(as_float, name)) for name in ("psi", "phi"))
-        self.planes = as_float["alpha_beta"] * as_float["beta"]
-        self.num_planes = len(self.planes)
+        planes = as_float["alpha_beta"] * as_float["beta"]
+        self.margins = scores_of(planes, static["psi"], _part(as_float, "psi"))
+        self.num_planes = len(planes)
         self.bits = 1 << np.arange(self.num_planes)
         self.gaussian = static["skills"] == "gaussian"
-        self.theta = as_float["theta"] if self.gaussian else as_float["alpha_theta"] * as_float["theta"]
+        theta = as_float["theta"] if self.gaussian else as_float["alpha_theta"] * as_float["theta"]
+        self.scores = [scores_of(skill, static["phi"], _part(as_float, "phi")) for skill in theta]
+        self.num_scores = theta.shape[1]
         self.deviations = np.exp(as_float["log_std"]) if self.gaussian else None
-        self.constant = self.theta[..., 0] if static["phi"]["kind"] == "constant" else None
         self.termination: float | None = static["termination"]
 
     def begin(self, generator: np.random.Generator, deterministic: bool) -> None:
@@ -47,19 +48,18 @@ class Player:
         self.previous, self.place = NO_SKILL, BLOCK
 
     def choose(self, x: Float[np.ndarray, "O"]) -> tuple[int, int | Float[np.ndarray, "A"]]:
-        margins = self.planes @ self.psi(x)
+        margins = self.margins(x)
         if self.deterministic:
             skill = self._likeliest(margins)
         else:
             if self.place == BLOCK:
                 self._draw()
-            skill = int(self.bits[margins > self.sides[self.place]].sum())
+            skill = int((margins > self.sides[self.place]).dot(self.bits))
             if self.termination is not None and self.previous != NO_SKILL:
                 if self.stays[self.place] < (1 - self.termination) * self._probability(margins, self.previous):
                     skill = self.previous
         self.previous = skill
-        scores = self.theta[skill] @ self.phi(x) if self.constant is None else self.constant[skill]
-        return skill, self._act(skill, scores)
+        return skill, self._act(skill, self.scores[skill](x))
 
     def _act(self, skill: int, scores: Float[np.ndarray, "A"]) -> int | Float[np.ndarray, "A"]:
         if self.deterministic:
@@ -71,7 +71,7 @@ class Player:
     def _draw(self) -> None:
         uniform = self.generator.random((BLOCK, self.num_planes))
         self.sides = np.log(np.maximum(uniform, _TINY)) - np.log1p(-uniform)
-        shape = (BLOCK, self.theta.shape[1])
+        shape = (BLOCK, self.num_scores)
         self.noise = self.generator.standard_normal(shape) if self.gaussian else self.generator.gumbel(size=shape)
         if self.termination is not None:
             self.stays = self.generator.random(BLOCK)
@@ -83,7 +83,7 @@ class Player:
         return float(np.exp(-np.logaddexp(0.0, -signs * margins).sum()))
 
     def _likeliest(self, margins: Float[np.ndarray, "K"]) -> int:
-        skill = int(self.bits[margins > 0].sum())
+        skill = int((margins > 0).dot(self.bits))
         if self.termination is None or self.previous in (NO_SKILL, skill):
             return skill
         # P(j) = (1 - s) p_j, and s more for the skill in force, where s = (1 - termination) p_previous.
@@ -97,11 +97,22 @@ def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(f"{prefix}."): values for name, values in arrays.items() if name.startswith(f"{prefix}.")}
 
 
+def scores_of(weights: Float[np.ndarray, "R F"], static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Feature:
+    """weights @ features(x); where that is linear in x, scaling and all, it is multiplied out."""
+    if static["kind"] == "constant":
+        fixed = weights[:, 0]
+        return lambda x: fixed
+    if static["kind"] == "polynomial" and static["degree"] == 1:
+        slopes = np.zeros((len(weights), static["observations"]))
+        slopes[:, static["inputs"]] = weights[:, 1:] * arrays["scale"]
+        bias = weights[:, 0] - weights[:, 1:] @ (arrays["scale"] * arrays["shift"])
+        return lambda x: slopes.dot(x) + bias
+    expand = features(static, arrays)
+    return lambda x: weights @ expand(x)
+
+
 def features(static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Feature:
     """A feature map: inputs chosen and scaled, then expanded."""
-    if static["kind"] == "constant":
-        one = np.ones(1)
-        return lambda x: one
     inputs, shift, scale = np.asarray(static["inputs"]), arrays["shift"], arrays["scale"]
     expand = _EXPANSIONS[static["kind"]](static, arrays)
     whole = len(inputs) == static["observations"] and (inputs == np.arange(len(inputs))).all()

@@ -158,4 +158,5 @@ def _require_somebody(address: str) -> None:
         try:
             socket.create_connection((host, int(port)), PATIENCE_AT_CONNECT).close()
         except (OSError, ValueError) as error:
-            raise UserError(FIELD, f"cannot connect to Ray at {address}: {error}", cure="start it with: ray start --head") from None
+            what = f"cannot connect to Ray at {address}: {error}"
+            raise UserError(FIELD, what, cure="start it with: ray start --head") from None

@@ -1,6 +1,6 @@
 """ASAP beside PPO of stable-baselines3 on Gymnasium's classic control, for the same number of steps, in one table.
 
-    .venv/bin/python bench/gymnasium_envs.py --seeds 10
+    .venv/bin/python bench/gymnasium.py --seeds 10
 
 Each training has its own process; the two systems take turns, seed by seed. `return` is the mean over 100 episodes from fresh
 seeds, every action the most probable one. Seconds are those of learning alone: programs and libraries are loaded, ASAP's
@@ -240,7 +240,3 @@ def cells(name: str, system: str, numbers: dict[str, Any], threshold: float) -> 
         f"{numbers['actor_parameters']:,} / {numbers['parameters']:,}",
         ", ".join(f"{value:.1f}" for value in numbers["returns"]),
     )
-
-
-if __name__ == "__main__":
-    main()

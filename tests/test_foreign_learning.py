@@ -1,0 +1,241 @@
+"""Learning on foreign environments: it learns, the same bits for any number of workers and after any stop, and it says what
+is odd."""
+
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+
+from asap import ASAP
+from asap.config import Config
+from asap.configure import settings_of, tasks_of
+from asap.errors import RunError, UserError
+from asap.evaluate import known_mean
+from asap.learn.foreign import evaluation_of
+from asap.learn.search import search
+from asap.loggers import metrics_of
+from asap.runs import Run
+from asap.session import Session
+from asap.settings import to_toml
+from asap.stopping import StopRequest
+from asap.workers.work import EpisodeId, Played
+from foreign_envs import Walk
+
+SHORT = ["run.candidates=16", "run.final_episodes=5"]
+
+
+class Aim(gymnasium.Env):
+    """One number is shown, and twice that number is the right action; the bounds are 10 times as large."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Box(-20, 20, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._next(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.time += 1
+        reward = -float((action[0] / 10 - 2 * self.shown[0]) ** 2)
+        return self._next(), reward, False, self.time == 20, {}
+
+    def _next(self):
+        self.shown = self.np_random.uniform(-1, 1, 1).astype(np.float32)
+        return self.shown
+
+
+class Same(Walk):
+    """All rewards are equal."""
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, 1.0, *rest
+
+
+class Instant(Walk):
+    """Every episode ends at its first step."""
+
+    def step(self, action):
+        observation, reward, _, truncated, info = super().step(action)
+        return observation, reward, True, truncated, info
+
+
+def config_of(env: str = "CartPole-v1", steps: int = 3000, *settings: str) -> Config:
+    return settings_of([env], {"run.steps": steps}, None, None, [*SHORT, *settings])
+
+
+def trained(config: Config, path, workers: str = "0", callbacks=()):
+    return Session(config, Run.create_or_continue(path, to_toml(config)), callbacks, workers).train(StopRequest())
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return trained(config_of(), tmp_path_factory.mktemp("alone") / "run")
+
+
+def test_workers_make_no_difference(alone, tmp_path):
+    assert trained(config_of(), tmp_path / "run", workers="2").parameters_sha256 == alone.parameters_sha256
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits(alone, tmp_path):
+    stopped = trained(config_of(), tmp_path / "run", callbacks=[lambda report: report.update < 2])
+    assert not stopped.finished and stopped.parameters_sha256 != alone.parameters_sha256
+    assert trained(config_of(), tmp_path / "run").parameters_sha256 == alone.parameters_sha256
+
+
+def test_seeds_side_by_side_are_the_seeds_alone(alone, tmp_path):
+    both = trained(config_of("CartPole-v1", 3000, "run.seeds=2"), tmp_path / "run")
+    np.testing.assert_array_equal(both.policy.partition.beta[0], alone.policy.partition.beta[0])
+    assert not np.array_equal(both.policy.partition.beta[0], both.policy.partition.beta[1])
+
+
+def test_all_steps_count(alone):
+    """The search for a start included; a run ends with the update in which the budget is used up."""
+    assert 3000 <= alone.env_steps < 3000 + 2 * 512 + 500
+    assert alone.curve.episodes[0, 0] > 16  # What the search has played.
+
+
+def test_cartpole_is_learned():
+    model = ASAP("CartPole-v1", hyperplanes=1, skills="constant", seed=5).learn(40_000)
+    assert model.evaluate(episodes=20)["return"] > 300  # Random play has 22, the best of 64 random policies about 60.
+    assert model.num_parameters == 9 and 40_000 <= model.num_timesteps < 45_000
+
+
+def test_continuous_actions_are_learned_within_their_bounds():
+    model = ASAP(Aim, hyperplanes=1, skills="linear", seed=0, settings=SHORT).learn(30_000)
+    assert model.evaluate(episodes=20)["return"] > -0.6  # Zero throughout: -27. Uniform in the bounds: -53.
+    action, _ = model.predict(np.float32([0.5]), deterministic=True)
+    assert action.shape == (1,) and action.dtype == np.float32 and abs(action[0] - 10) < 2
+
+
+@pytest.mark.parametrize("choice", [{"features": "network"}, {"skills": "network"}, {"features": "fourier"}, {"features": "poly2", "hyperplanes": 2}])
+def test_every_kind_of_policy_learns(choice):
+    model = ASAP("CartPole-v1", seed=1, **choice).learn(15_000)
+    assert model.evaluate(episodes=10)["return"] > 80
+
+
+def test_a_model_is_saved_and_used_without_its_environment(tmp_path):
+    class Hidden(Aim):
+        """Nobody else can import it."""
+
+    model = ASAP(Hidden, skills="gaussian", features="network", settings=SHORT).learn(2000)
+    model.save(tmp_path / "aim.asap")
+    loaded = ASAP.load(tmp_path / "aim.asap")
+    rows = np.linspace(-1, 1, 7, dtype=np.float32)[:, None]
+    for one, other in zip(model.predict(rows, deterministic=True), loaded.predict(rows, deterministic=True)):
+        np.testing.assert_array_equal(one, other)
+    assert loaded.num_timesteps == model.num_timesteps
+    with pytest.raises(UserError, match="env: "):
+        loaded.evaluate(episodes=2)
+    again = ASAP.load(tmp_path / "aim.asap", env=Aim)
+    assert again.evaluate(episodes=2)["returns"] == model.evaluate(episodes=2)["returns"]
+    with pytest.raises(RunError, match="observation_space"):
+        ASAP.load(tmp_path / "aim.asap", env="CartPole-v1")
+
+
+def test_predict_is_as_stable_baselines3_calls_it():
+    """One observation or a row for each environment; states and starts of episodes go along."""
+    model = ASAP("CartPole-v1", settings=SHORT)
+    env = gymnasium.make_vec("CartPole-v1", 3, vectorization_mode="sync")
+    observations, _ = env.reset(seed=0)
+    states, starts = None, np.ones(3, bool)
+    for _ in range(5):
+        actions, states = model.predict(observations, state=states, episode_start=starts, deterministic=True)
+        assert actions.shape == states.shape == (3,) and actions.dtype == np.int64
+        observations, _, terminated, truncated, _ = env.step(actions)
+        starts = terminated | truncated
+    action, state = model.predict(observations[0])
+    assert env.single_action_space.contains(action) and np.ndim(state) == 0
+    with pytest.raises(UserError, match="obs: obs shape"):
+        model.predict(np.zeros(3, np.float32))
+
+
+def test_draws_of_predict_begin_anew_with_the_model(tmp_path):
+    model = ASAP("CartPole-v1", seed=3, settings=SHORT)
+    model.save(tmp_path / "model.asap")
+    rows = np.zeros((40, 4), np.float32)
+    drawn = [ASAP.load(tmp_path / "model.asap").predict(rows)[0] for _ in range(2)]
+    np.testing.assert_array_equal(*drawn)
+    assert len(set(drawn[0].tolist())) == 2
+
+
+def test_callbacks_are_told_and_can_stop():
+    reports = []
+    model = ASAP("CartPole-v1", settings=SHORT)
+    model.learn(100_000, callback=lambda report: reports.append(report) or len(reports) < 3)
+    assert [report.update for report in reports] == [1, 2, 3] and model.num_timesteps < 10_000
+    metrics = metrics_of(reports[-1], 0, 2.0)
+    assert metrics["time/total_timesteps"] == model.num_timesteps
+    assert metrics["rollout/ep_rew_mean"] == metrics["rollout/ep_len_mean"] > 5
+    assert metrics["skills/usage_0"] + metrics["skills/usage_1"] == pytest.approx(1, abs=1e-3)
+    assert "rollout/success_rate" not in metrics  # CartPole does not tell.
+
+
+def test_tensorboard_gets_the_names_of_stable_baselines3(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    ASAP("CartPole-v1", settings=SHORT).learn(2000, tensorboard_log=tmp_path)
+    events = EventAccumulator(str(tmp_path / "CartPole-v1-seed-0")).Reload()
+    names = set(events.Tags()["scalars"])
+    assert {"rollout/ep_rew_mean", "rollout/ep_len_mean", "time/total_timesteps", "time/fps", "train/approx_kl", "skills/usage_1"} <= names
+    assert events.Scalars("rollout/ep_rew_mean")[-1].step >= 2000
+
+
+# ---- The search for a start ---------------------------------------------------------------------------------------
+
+
+def test_the_search_finds_the_best_and_goes_on_while_all_are_alike():
+    config = config_of()
+    task = tasks_of(config)[0]
+
+    def play_with(returns):
+        """A stand-in for playing: policy n gets what `returns` says of the n-th that was drawn."""
+        known: dict[bytes, int] = {}
+
+        def play(policies):
+            numbers = [known.setdefault(np.asarray(p.skills.theta).tobytes(), len(known)) for p in policies]
+            return [episode(returns(number)) for number in numbers]
+
+        return play, known
+
+    def episode(value: float) -> Played:
+        nothing, none = np.random.default_rng(0).random((2, 4), np.float32), np.zeros(1, np.int32)
+        return Played(EpisodeId(0, 1, 0), nothing, none, none, np.float32([value]), True, None)
+
+    play, known = play_with(lambda number: float(number == 11))
+    found = search(config.policy, task, (0, 8), play, 32, 10_000)
+    assert known[np.asarray(found.policy.skills.theta).tobytes()] == 11 and len(known) == 32
+    play, known = play_with(lambda number: float(number == 99))
+    search(config.policy, task, (0, 8), play, 32, 10_000)
+    assert len(known) == 112  # Groups of 16 until one differs.
+    play, known = play_with(lambda number: 0.0)
+    assert len(search(config.policy, task, (0, 8), play, 32, 50).episodes) < 110 and len(known) == 64
+
+
+# ---- What is odd --------------------------------------------------------------------------------------------------
+
+
+def test_rewards_that_never_differ_are_remarked(tmp_path, capsys):
+    ASAP(Same, settings=SHORT).learn(4000, run=tmp_path / "run")
+    told = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    messages = [event["message"] for event in told if event["kind"] == "notice"]
+    assert len([m for m in messages if m.startswith("no learning signal: every reward so far was 1")]) == 1
+
+
+def test_episodes_of_one_step_are_refused_unless_allowed():
+    with pytest.raises(RunError, match="ended at their first step"):
+        ASAP(Instant, settings=SHORT).learn(2000)
+    ASAP(Instant, settings=[*SHORT, "env.allow_one_step=true"]).learn(2000)
+
+
+def test_success_is_unknown_where_an_environment_does_not_tell():
+    def played(success):
+        nothing, none = np.zeros((2, 4), np.float32), np.zeros(1, np.int32)
+        return Played(EpisodeId(0, 0, 0), nothing, none, none, np.zeros(1, np.float32), True, success)
+
+    assert np.isnan(known_mean(evaluation_of([played(None)], 2).success))
+    assert known_mean(evaluation_of([played(True), played(False)], 2).success) == 0.5
