@@ -35,7 +35,7 @@ CONTESTS = {
         },
     ),
     "Acrobot-v1": Contest(
-        200_000,
+        100_000,
         -100.0,
         {"hyperplanes": 1, "skills": "constant"},
         {
@@ -47,7 +47,7 @@ CONTESTS = {
     "MountainCar-v0": Contest(
         500_000,
         -110.0,
-        {"hyperplanes": 2, "skills": "constant"},
+        {"hyperplanes": 2, "skills": "constant", "features": "poly2"},
         {
             "n_envs": 16,
             "normalize": True,
@@ -55,7 +55,7 @@ CONTESTS = {
         },
     ),
     "Pendulum-v1": Contest(
-        300_000,
+        200_000,
         -200.0,
         {"hyperplanes": 2, "skills": "linear"},
         {

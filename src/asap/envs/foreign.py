@@ -17,6 +17,7 @@ from asap.workers.spaces import bounds, check_spaces, num_numbers
 
 DISCOUNT = 0.99
 FREQUENCIES = (0.25, 0.5)
+PLANES_OF_CONTROLS, MOST_PLANES = 2, 4  # Where the user says nothing.
 SETTINGS = (
     "policy.start=random",
     "policy.alpha_beta=4.0",
@@ -30,7 +31,7 @@ PLAY_SETTINGS = (
     "run.eval_episodes=8",
     "run.final_episodes=100",
     "run.deterministic=true",
-    "run.candidates=64",
+    "run.candidates=256",
 )
 
 
@@ -62,8 +63,11 @@ class ForeignTask:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Where its defaults differ from those for tasks that we know."""
-        return (*SETTINGS, "policy.skills=linear") if self.spec.continuous else SETTINGS
+        """Where its defaults differ from those for tasks that we know: as many skills as actions, if there are not too many."""
+        if self.spec.continuous:
+            return (*SETTINGS, f"policy.hyperplanes={PLANES_OF_CONTROLS}", "policy.skills=linear")
+        planes = max(1, (self.spec.num_actions - 1).bit_length())
+        return (*SETTINGS, f"policy.hyperplanes={min(planes, MOST_PLANES)}")
 
     @property
     def play_settings(self) -> tuple[str, ...]:
