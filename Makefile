@@ -10,7 +10,7 @@ setup: $(STAMP)
 # The environment is made anew only when the package's metadata has changed.
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,ray,tensorboard]'
 	touch $(STAMP)
 
 demo: setup

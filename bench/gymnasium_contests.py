@@ -35,7 +35,7 @@ CONTESTS = {
         },
     ),
     "Acrobot-v1": Contest(
-        100_000,
+        150_000,
         -100.0,
         {"hyperplanes": 1, "skills": "constant"},
         {

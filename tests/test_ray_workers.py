@@ -12,6 +12,7 @@ import threading
 
 import pytest
 from test_workers import TESTS, Told, children, digests, dispatching, expected, is_alive, new_works, wait_for, walk
+from ray_network import require_ray
 
 from asap.errors import UserError
 from asap.workers import ray_cluster
@@ -29,7 +30,7 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
 
 @pytest.fixture(scope="module")
 def ray():
-    return pytest.importorskip("ray")
+    return require_ray()
 
 
 @pytest.fixture

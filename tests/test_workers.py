@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ray_network import require_ray
 
 from asap.errors import RunError, UserError
 from asap.workers import dispatch, pool
@@ -58,7 +59,7 @@ def walk(name: str = "walk", **options) -> EnvSource:
 
 def new_ray(source: EnvSource, rules: Rules) -> Workers:
     """On a cluster that all tests share: starting one takes seconds."""
-    ray = pytest.importorskip("ray")
+    ray = require_ray()
     from asap.workers.ray_cluster import RayWorkers, connect
 
     connect(None, 2)
