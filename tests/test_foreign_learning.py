@@ -223,7 +223,7 @@ def test_rewards_that_never_differ_are_remarked(tmp_path, capsys):
     ASAP(Same, settings=SHORT).learn(4000, run=tmp_path / "run")
     told = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     messages = [event["message"] for event in told if event["kind"] == "notice"]
-    assert len([m for m in messages if m.startswith("no learning signal: every reward so far was 1")]) == 1
+    assert len([m for m in messages if m.startswith("no learning signal: every episode so far had a return of 12")]) == 1
 
 
 def test_episodes_of_one_step_are_refused_unless_allowed():

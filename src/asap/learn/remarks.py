@@ -1,8 +1,7 @@
 """What the user should know about the episodes that come in: remarks of the border, and episodes that teach nothing."""
 
+import math
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from asap.errors import RunError
 from asap.workers.work import TRAINING, Played
@@ -17,8 +16,8 @@ class Remarks:
     def __init__(self, notice: Callable[[str], None], allows_one_step: bool):
         self._notice, self._allows_one_step = notice, allows_one_step
         self._said: set[str] = set()
-        self._episodes = self._of_one_step = 0
-        self._least, self._most = np.inf, -np.inf
+        self._episodes = self._of_training = self._of_one_step = 0
+        self._least, self._most = math.inf, -math.inf
 
     def look(self, episodes: Sequence[Played]) -> None:
         """RunError where all episodes end as they begin."""
@@ -28,8 +27,8 @@ class Remarks:
             self._episodes += 1
             self._of_one_step += episode.length == 1
             if episode.episode.stream == TRAINING:
-                self._least = min(self._least, float(episode.rewards.min()))
-                self._most = max(self._most, float(episode.rewards.max()))
+                self._of_training += 1
+                self._least, self._most = min(self._least, episode.total), max(self._most, episode.total)
         if self._episodes >= ENOUGH:
             self._judge()
 
@@ -38,8 +37,8 @@ class Remarks:
         if share > MOST_OF_ONE_STEP and not self._allows_one_step:
             what = f"{self._of_one_step} of {self._episodes} episodes ended at their first step"
             raise RunError("env", what, cure="look at it with `asap check`, or allow it by --set env.allow_one_step=true")
-        if self._least == self._most:
-            self._say(f"no learning signal: every reward so far was {self._least:g}, and only the length of episodes differs")
+        if self._of_training >= ENOUGH and self._least == self._most:
+            self._say(f"no learning signal: every episode so far had a return of {self._least:g}")
 
     def _say(self, text: str) -> None:
         if text not in self._said:
