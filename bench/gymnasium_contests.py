@@ -47,7 +47,7 @@ CONTESTS = {
     "MountainCar-v0": Contest(
         500_000,
         -110.0,
-        {"hyperplanes": 2, "skills": "constant", "features": "poly2"},
+        {"hyperplanes": 2, "skills": "constant", "features": "poly2", "settings": ["learn.batch_steps=1024"]},
         {
             "n_envs": 16,
             "normalize": True,

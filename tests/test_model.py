@@ -73,7 +73,7 @@ def test_a_run_is_created_resumed_and_refused_to_others(model, tmp_path):
 
 
 def test_a_failed_run_is_kept_because_its_error_names_it(tmp_path, monkeypatch):
-    def fail(session, stop):
+    def fail(session, stop, evaluates):
         raise RunError("gradient", "became nan", "nan", f"resume {session.run.path}")
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

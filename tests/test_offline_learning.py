@@ -27,8 +27,8 @@ def settings(data, *more: str):
     return settings_of([], {"offline.data": json.dumps(str(data))}, None, None, [*SETTINGS, *more])
 
 
-def train(config, path, stop: StopRequest | None = None, report=lambda *_: None) -> dict:
-    result = Session(config, create_run(config, str(path), ""), report).train(stop or StopRequest())
+def train(config, path, stop: StopRequest | None = None, callbacks=()) -> dict:
+    result = Session(config, create_run(config, str(path), ""), callbacks).train(stop or StopRequest())
     return summary(result, str(path))
 
 
@@ -80,10 +80,10 @@ def test_stopped_and_resumed_gives_the_same_bits(learned, exploring, tmp_path):
     for update in (20, 50):
         stop = StopRequest()
 
-        def report(at, *_):
-            stop.requested = 15 if at >= update else None
+        def look(report):
+            stop.requested = 15 if report.update >= update else None
 
-        assert not train(config, path, stop, report)["finished"]
+        assert not train(config, path, stop, [look])["finished"]
         config = read_toml(Config, path / "config.toml")
     resumed = train(config, path)
     assert resumed["finished"] and resumed["parameters_sha256"] == learned["parameters_sha256"]

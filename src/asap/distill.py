@@ -142,9 +142,9 @@ def _best_student(config: Config, task: ForeignTask, room: Classroom, episodes: 
     seed, per_round = config.run.seed, -(-episodes // PER_ROUND)
     lessons = room.taught(_ids(seed, TRAINING, 0, episodes))
     students: list[tuple[float, ASAPPolicy]] = []
-    for number in range(ROUNDS + 1):
-        student = _student(config, task, lessons, students[-1][1] if students else None, number)
-        watched = room.watched(student, _ids(seed, SEARCH, number * per_round, per_round))
+    for round_ in range(ROUNDS + 1):
+        student = _student(config, task, lessons, students[-1][1] if students else None, round_)
+        watched = room.watched(student, _ids(seed, SEARCH, round_ * per_round, per_round))
         students.append((_mean(watched), student))
         lessons += watched
     return max(students, key=lambda pair: pair[0])[1]

@@ -3,7 +3,6 @@
 import json
 import os
 
-import numpy as np
 
 from asap.commands.progress import Progress
 from asap.config import Config, RunConfig
@@ -25,9 +24,7 @@ def collect_episodes(task: str, controller: str, episodes: int, epsilon: float, 
     named = catalog.find(task)
     behaviour = explored(find_controller(named, controller), epsilon)
     with Progress(Config(run=RunConfig(episodes=episodes)), "collecting") as progress:
-        collected = collect(
-            named, behaviour, epsilon, episodes, seed, out, lambda n, done, mean: progress.show(n, np.asarray(done), np.asarray(mean))
-        )
+        collected = collect(named, behaviour, epsilon, episodes, seed, out, progress.tell)
     success = collected.meta.behaviour_success
     report = {
         "task": task,

@@ -37,7 +37,10 @@ class Progress:
             self.bar.stop()
 
     def show(self, report: "Report") -> None:
+        """A callback of `Session`."""
+        self.tell(report.update, int(np.min(report.env_steps if self.in_steps else report.episodes)), float(np.mean(report.returns)))
+
+    def tell(self, update: int, done: int, mean: float) -> None:
         if self.bar is not None:
-            done = int(np.min(report.env_steps if self.in_steps else report.episodes))
-            state = f"{done:,} of {self.budget:,} {'steps' if self.in_steps else 'episodes'}, update {report.update}, return {np.mean(report.returns):.1f}"
+            state = f"{done:,} of {self.budget:,} {'steps' if self.in_steps else 'episodes'}, update {update}, return {mean:.1f}"
             self.bar.update(self.line, description=self.label, completed=done, state=state)

@@ -16,7 +16,7 @@ from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
-from asap.session import Result, Session
+from asap.session import Report, Result, Session
 from asap.settings import to_toml
 from asap.stats import Curve
 from asap.stopping import StopRequest
@@ -99,7 +99,7 @@ class Silence:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def show(self, update: int, episodes: np.ndarray, returns: np.ndarray) -> None: ...
+    def show(self, report: Report) -> None: ...
 
 
 @dataclass
