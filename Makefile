@@ -1,9 +1,9 @@
-# make demo, make test, make bench, make results: each sets up what it needs first.
+# make demo, make test, make test-ray, make bench, make results: each sets up what it needs first.
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.set-up
 
-.PHONY: setup demo test bench results clean
+.PHONY: setup demo test test-ray bench results clean
 
 setup: $(STAMP)
 
@@ -20,7 +20,11 @@ demo: setup
 	$(VENV)/bin/asap plot runs/demo
 
 test: setup
-	$(VENV)/bin/python -m pytest -n 2
+	$(VENV)/bin/python -m pytest -n 2 --ignore tests/test_ray_network.py
+
+# Workers on Ray: two minutes of clusters that start and fall apart, in a network namespace of their own.
+test-ray: setup
+	$(VENV)/bin/python -m pytest -p no:xdist tests/test_ray_network.py
 
 # The pages docs/results.md (rooms) and docs/results-soccer.md with their pictures, made anew: about 40 minutes.
 results: setup

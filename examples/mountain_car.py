@@ -7,7 +7,7 @@ Training starts from the best of some dozens of random policies; the picture sho
 
 from asap import ASAP
 
-model = ASAP("MountainCar-v0", hyperplanes=2, seed=0).learn(300_000)
+model = ASAP("MountainCar-v0", hyperplanes=2, seed=0).learn(200_000)
 print(model.explain())
 print(f"mean return of 100 episodes: {model.evaluate(episodes=100)['return']:.1f} (solved from -110)")
 model.plot().savefig("mountain_car.png", dpi=150)

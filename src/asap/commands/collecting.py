@@ -3,7 +3,6 @@
 import json
 import os
 
-
 from asap.commands.progress import Progress
 from asap.config import Config, RunConfig
 from asap.errors import UserError
