@@ -57,7 +57,7 @@ CONTESTS = {
     "Pendulum-v1": Contest(
         200_000,
         -200.0,
-        {"hyperplanes": 2, "skills": "linear"},
+        {"hyperplanes": 2, "skills": "linear", "settings": ["learn.discount=0.95"]},
         {
             "n_envs": 4,
             "ppo": {
