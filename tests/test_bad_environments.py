@@ -81,6 +81,7 @@ def errors(text: str) -> list[str]:
         (["CartPole-v1", "--set", "env.options=[1]"], 2, ["env.options: must be a JSON object"]),
         (["CartPole-v1", "--set", 'env.options={"gravitas": 1}'], 2, ["gravitas"]),
         (["foreign_envs:nothing"], 2, ["foreign_envs", "nothing"]),
+        (["CartPole-v1", "--set", "run.source=runs/other"], 2, ["run.source: only our own tasks"]),
         (["CartPole-v1", "--step-timeout", "0"], 2, ["env.step_timeout"]),
         (["CartPole-v1", "--reward-scale", "nan"], 2, ["env.reward_scale"]),
         (["CartPole-v1", "--max-steps", "0"], 2, ["env.max_steps"]),

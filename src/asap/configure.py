@@ -134,6 +134,8 @@ def refuse_for_foreign(config: Config, tasks: tuple[Task, ...]) -> None:
         raise UserError("policy.skills", "skills=constant needs Discrete actions", actions, "use --skills gaussian, linear or network")
     if not tasks[0].spec.continuous and config.policy.skills == "gaussian":
         raise UserError("policy.skills", "skills=gaussian needs Box actions", actions, "use --skills constant, linear or network")
+    if config.run.source is not None:
+        raise UserError("run.source", "only our own tasks are learned from what another run has learned", config.run.source, f"use `asap train {name}`")
     if config.policy.basis == "rbf":
         raise UserError("policy.basis", "bumps need bounds that an environment may not have", "rbf", "use poly2, fourier or network")
     if config.run.search_episodes:
