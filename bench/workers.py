@@ -161,6 +161,9 @@ class Watched(Workers):
 
     def note(self, line: str) -> None:
         """Of a worker that is lost: when, and the work that is lost with it."""
+        print(f"  {line}", file=sys.stderr)
+        if not line.startswith("worker "):  # That there is nobody for a while, on a slow machine.
+            return
         work = self.playing.get(int(line.split()[1]))
         self.notices.append((time.monotonic(), work and work.number))
 
