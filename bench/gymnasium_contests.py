@@ -76,7 +76,7 @@ CONTESTS = {
     "MountainCarContinuous-v0": Contest(
         50_000,
         90.0,
-        {"hyperplanes": 1, "skills": "linear"},
+        {"hyperplanes": 1, "skills": "linear", "settings": ["run.search_share=0.6"]},
         {
             "n_envs": 1,
             "normalize": True,

@@ -37,9 +37,18 @@ PLACE = {
     "max_restarts": 0,  # Ray would not know what they were doing.
     "max_task_retries": 0,
     "scheduling_strategy": "SPREAD",
-    # Or Ray kills the keeper together with the relay, and nobody is left to end what the environment has started.
-    "runtime_env": {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "0"}},
 }
+
+
+def runtime_env() -> dict[str, Any]:
+    """Or Ray kills the keeper together with the relay, and nobody is left to end what the environment has started.
+
+    With such settings Ray starts an interpreter through a shell, to which it gives the path as it is.
+    """
+    settings: dict[str, Any] = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "0"}}
+    if " " in sys.executable:
+        settings["py_executable"] = sys.executable.replace(" ", r"\ ")
+    return settings
 
 
 class RayWorkers(Workers):
@@ -51,7 +60,7 @@ class RayWorkers(Workers):
         self._hello = encode(Hello(source.portable(), rules))
         self._ray, self._is_ours = connect(address or os.environ.get("RAY_ADDRESS"), num_workers)
         self.num_workers = num_workers
-        self._new_relay = self._ray.remote(**PLACE)(Relay)
+        self._new_relay = self._ray.remote(**PLACE, runtime_env=runtime_env())(Relay)
         self._relays: dict[int, Any] = {}
         self._asked: dict[Any, int] = {}  # Workers, by the answer that is awaited.
         self._progress: dict[int, Progress | None] = {}
