@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from asap.envs.control_units import ControlUnits
+from asap.workers.control_units import ControlUnits
 from asap.envs.foreign import describe
 from asap.features import RBF, Features, Fourier, Network, Polynomial
 from asap.policy.partition import Partition

@@ -239,3 +239,10 @@ def test_success_is_unknown_where_an_environment_does_not_tell():
 
     assert np.isnan(known_mean(evaluation_of([played(None)], 2).success))
     assert known_mean(evaluation_of([played(True), played(False)], 2).success) == 0.5
+
+
+def test_what_the_settings_say_of_an_environment_holds_for_a_live_one():
+    model = ASAP(Walk, settings=[*SHORT, "env.max_steps=5"])
+    assert model.evaluate(episodes=3)["length"] == 5
+    whole, half = (ASAP(Walk, settings=[*SHORT, f"env.reward_scale={scale}"]).evaluate(episodes=3)["returns"] for scale in (1.0, 0.5))
+    np.testing.assert_allclose(half, 0.5 * np.asarray(whole), rtol=1e-5)

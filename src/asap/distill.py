@@ -15,9 +15,9 @@ from jaxtyping import Float
 
 from asap.config import Config
 from asap.configure import feature_settings, settings_of, tasks_of
-from asap.envs import foreign
-from asap.envs.control_units import ControlUnits
+from asap.workers.control_units import ControlUnits
 from asap.envs.foreign import ForeignTask
+from asap.envs.resolve import live_task
 from asap.errors import UserError
 from asap.imitate import imitate
 from asap.keys import host_generator
@@ -28,7 +28,6 @@ from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.show.words import number, percent
 from asap.workers.player import Player
-from asap.workers.source import EnvSource
 from asap.workers.work import EVALUATION, SEARCH, TRAINING, EpisodeId
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def distill(
 
 
 def _configured(env: Any, options: dict[str, Any], settings: list[str]) -> tuple[Config, ForeignTask]:
-    live = None if isinstance(env, str) else foreign.describe(EnvSource.of(env), foreign.Rules())
+    live = live_task(env, settings)
     config = settings_of([env if live is None else live.name], options, None, None, settings, live)
     task = tasks_of(config)[0] if live is None else live
     if not isinstance(task, ForeignTask):

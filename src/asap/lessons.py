@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float, Int
 
-from asap.envs.control_units import ControlUnits
+from asap.workers.control_units import ControlUnits
 from asap.envs.foreign import ForeignTask
 from asap.errors import UserError
 from asap.policy.plan import plan_of

@@ -32,7 +32,7 @@ from asap.config import Config, complete
 from asap.configure import feature_settings, settings_of, tasks_of
 from asap.envs import catalog, foreign
 from asap.envs.foreign import ForeignTask
-from asap.envs.resolve import Task
+from asap.envs.resolve import Task, live_task
 from asap.errors import RunError, UserError
 from asap.learn.gradients import parameters_of
 from asap.loggers import loggers
@@ -93,7 +93,7 @@ class ASAP:
             "learn.gradient": gradient,
         }
         settings = [settings] if isinstance(settings, str) else list(settings)
-        names, live = _told(env)
+        names, live = _told(env, settings)
         config = settings_of(names, options, preset, None, settings, live)
         self._begin(config, tasks_of(config) if live is None else (live,), str(workers))
 
@@ -250,16 +250,14 @@ class ASAP:
         return model
 
 
-def _told(env: Any) -> tuple[list[str], ForeignTask | None]:
+def _told(env: Any, settings: list[str]) -> tuple[list[str], ForeignTask | None]:
     """Names for `settings_of`, or a task that lives in this process."""
     if isinstance(env, list | tuple):
         if not all(isinstance(name, str) for name in env):
             raise UserError("task", "must be a name or a list of names", repr(env)[:80], f"choose from {', '.join(catalog.names())}")
         return list(env), None
-    if isinstance(env, str):
-        return [env], None
-    task = foreign.describe(EnvSource.of(env), foreign.Rules())
-    return [task.name], task
+    task = live_task(env, settings)
+    return [env if task is None else task.name], task
 
 
 def _saved_task(meta: dict[str, Any], env: Any) -> ForeignTask | None:

@@ -2,12 +2,15 @@
 
 import functools
 import json
+from collections.abc import Iterable
+from typing import Any
 
-from asap.config import EnvConfig
+from asap.config import Config, EnvConfig
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.foreign import ForeignTask, describe
 from asap.errors import UserError
+from asap.settings import override
 from asap.workers.source import EnvSource, Rules
 
 Task = NamedTask | ForeignTask
@@ -23,6 +26,14 @@ def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
 @functools.lru_cache(maxsize=16)
 def _described(name: str, env: EnvConfig) -> ForeignTask:
     return describe(EnvSource(name, options_of(env)), rules_of(env))
+
+
+def live_task(origin: Any, settings: Iterable[str]) -> ForeignTask | None:
+    """An environment of this process, or a function that makes one, held to what the settings say; None for a name."""
+    if isinstance(origin, str):
+        return None
+    env = override(Config(), settings).env
+    return describe(EnvSource.of(origin, options_of(env)), rules_of(env))
 
 
 def rules_of(env: EnvConfig) -> Rules:

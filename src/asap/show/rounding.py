@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from asap.envs.control_units import ControlUnits
+from asap.workers.control_units import ControlUnits
 from asap.envs.foreign import ForeignTask
 from asap.features import RBF, Features, Fourier, Polynomial
 from asap.policy.partition import Partition

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from asap.envs.control_units import ControlUnits
+from asap.workers.control_units import ControlUnits
 from asap.envs.foreign import ForeignTask
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills

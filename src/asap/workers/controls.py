@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from jaxtyping import Float
 
+from asap.workers.control_units import ControlUnits
 from asap.workers.spaces import num_numbers
 
 Action = int | Float[np.ndarray, "A"]
@@ -23,10 +24,7 @@ def control(space: Space) -> Callable[[Action], Any]:
 
 def _scaled(space: spaces.Box) -> Callable[[Float[np.ndarray, "A"]], np.ndarray]:
     """Dimensions with two bounds take -1 to 1 for low to high; all are clipped to the bounds they have."""
-    low, high = (bound.astype(float).ravel() for bound in (space.low, space.high))
-    has_both = np.isfinite(low) & np.isfinite(high)
-    halves = np.where(has_both, low, 0) / 2, np.where(has_both, high, 0) / 2
-    scale, shift = np.where(has_both, halves[1] - halves[0], 1), halves[0] + halves[1]
+    low, high, scale, shift = ControlUnits.of(space)
     shape, dtype, is_whole = space.shape, space.dtype, np.issubdtype(space.dtype, np.integer)
 
     def act(action: Float[np.ndarray, "A"]) -> np.ndarray:
