@@ -55,7 +55,7 @@ CONTESTS = {
         },
     ),
     "Pendulum-v1": Contest(
-        200_000,
+        300_000,
         -200.0,
         {"hyperplanes": 2, "skills": "linear", "settings": ["learn.discount=0.95"]},
         {

@@ -4,6 +4,7 @@ is odd."""
 import json
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 
@@ -18,7 +19,9 @@ from asap.loggers import metrics_of
 from asap.runs import Run
 from asap.session import Session
 from asap.settings import to_toml
+from asap.state_arrays import parameter_digest
 from asap.stopping import StopRequest
+from asap.trained import Trained
 from asap.workers.work import EpisodeId, Played
 from foreign_envs import Walk
 
@@ -96,6 +99,34 @@ def test_all_steps_count(alone):
     """The search for a start included; a run ends with the update in which the budget is used up."""
     assert 3000 <= alone.env_steps < 3000 + 2 * 512 + 500
     assert alone.curve.episodes[0, 0] > 16  # What the search has played.
+
+
+def test_the_outcome_is_the_mean_of_the_policies_on_the_way(tmp_path):
+    """Whatever was learned about scaling in between: a plane's height over a state is the mean of its heights."""
+    config = config_of("CartPole-v1", 3000, "learn.averaging=2", "run.candidates=0")
+    trainer = Session(config, Run.create_or_continue(tmp_path / "run", to_toml(config))).trainer
+    states, x, heights = trainer.start(), np.float32([0.3, -1.0, 0.1, 2.0]), []
+
+    def height(stacked) -> float:
+        policy = jax.tree.map(lambda leaf: leaf[0], stacked)
+        return float(policy.partition.beta[0] @ policy.psi(x, np.zeros(0, np.float32)))
+
+    for _ in range(4):
+        states, _ = trainer.advance(states)
+        heights.append(height(states.policy))
+    trainer.close()
+    # Weights n (n + 1) for lateness 2: exact, where n^2 is the limit.
+    assert np.isclose(height(states.outcome), np.average(heights, weights=[2, 6, 12, 20]), atol=1e-4)
+    assert abs(height(states.outcome) - heights[-1]) > 1e-3
+
+
+def test_the_outcome_is_what_a_run_gives_out(tmp_path):
+    """In its result, and to those who read its folder; `policy` in its checkpoints plays on."""
+    result = trained(config_of("CartPole-v1", 2000), tmp_path / "run")
+    loaded = Trained.load(str(tmp_path / "run"))
+    assert parameter_digest(loaded.policies) == result.parameters_sha256
+    playing = loaded.run.latest().arrays["policy.partition.beta"]
+    assert not np.allclose(playing, loaded.policies.partition.beta)
 
 
 def test_cartpole_is_learned():

@@ -89,6 +89,9 @@ class LearnConfig:
     critic_features: int = setting(32, "Random ramps of the critic.", low=1, high=4096)
     critic_length: float = setting(0.5, "Length scale of the critic, where the observation range is 2.", above=0.0)
     critic_memory: float = setting(0.8, "Weight of the former batches in the critic's fit.", low=0.0, below=1.0)
+    averaging: float | None = setting(
+        None, "Result: the mean of the parameters after all updates, update n weighted by n^this; default: the last ones.", low=0.0
+    )
     convergence_window: int = setting(20, "Updates over which parameters are averaged by the convergence test.", low=1)
     convergence_tolerance: float = setting(
         0.01, "Converged when the average moves by less than this share of its norm; 0 never stops.", low=0.0

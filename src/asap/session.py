@@ -210,7 +210,7 @@ class Session:
             self._refuse_spoiled(states)
             self._refuse_weightless(metrics)
             active = self._any_active(states)
-            goes_on = all([callback(report._replace(policies=states.policy)) is not False for callback in self.callbacks])
+            goes_on = all([callback(report._replace(policies=states.outcome)) is not False for callback in self.callbacks])
             if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or not goes_on or stop.requested:
                 mean = float(known_mean(evaluation.returns, (0, 1, 2)))
                 self._save(states, score=mean, best=mean > best)
@@ -305,14 +305,14 @@ class Session:
         return Result(
             config=self.config,
             tasks=self.tasks,
-            policy=states.policy,
-            evaluation=self.trainer.evaluate(states.policy, self.config.run.final_episodes) if evaluates else None,
+            policy=states.outcome,
+            evaluation=self.trainer.evaluate(states.outcome, self.config.run.final_episodes) if evaluates else None,
             curve=Curve.read(self.run),
             env_steps=int(np.asarray(states.env_steps).sum(dtype=np.int64)),
             wall_seconds=time.monotonic() - began,
             compile_seconds=self.trainer.compile_seconds,
             finished=finished,
-            parameters_sha256=parameter_digest(states.policy),
+            parameters_sha256=parameter_digest(states.outcome),
             ess=None if self.config.offline.data is None else [event["ess"] for event in self.run.events() if "ess" in event][-1],
         )
 

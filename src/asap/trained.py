@@ -48,7 +48,7 @@ class Trained:
         else:
             tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
             template = Trainer(config, named, tasks).template()
-        return cls(run, config, named, from_arrays(template, checkpoint.arrays).policy)
+        return cls(run, config, named, from_arrays(template, checkpoint.arrays).outcome)
 
     def seed_index(self, seed: int | None) -> int:
         """Position of a trained seed; none given means the first."""

@@ -64,6 +64,7 @@ def begin(config: Config, seed: int, policy: ASAPPolicy, moments: Moments, episo
         env_steps=np.int32(totals.steps.sum()),
         spoiled=np.zeros((), bool),
         moments=moments,
+        average=None if learn.averaging is None else parameters,
     )
 
 
@@ -184,8 +185,10 @@ class ForeignTrainer:
         if not self.task.is_scaled:
             return state, metrics
         moments = with_observations(state.moments, np.concatenate([episode.observations for episode in episodes]))
-        policy = rescaled(state.policy, moments)
-        return eqx.tree_at(lambda s: (s.policy, s.moments), state, (policy, moments)), metrics
+        after = eqx.tree_at(lambda s: (s.policy, s.moments), state, (rescaled(state.policy, moments), moments))
+        if state.average is not None:
+            after = eqx.tree_at(lambda s: s.average, after, parameters_of(rescaled(state.outcome, moments)))
+        return after, metrics
 
     @property
     def _no_episode(self) -> Played:

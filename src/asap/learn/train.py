@@ -19,8 +19,9 @@ from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate_seeds, join_evaluations
 from asap.keys import Key, fold, host_generator, root
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
+from asap.learn.averaging import averaged
 from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
-from asap.learn.gradients import parameters_of
+from asap.learn.gradients import Parameters, parameters_of, with_parameters
 from asap.learn.regularize import Regularity
 from asap.learn.scaling import Moments
 from asap.learn.rollout import Lane, add, no_episodes, play_window, start_lanes
@@ -50,6 +51,12 @@ class TrainState(eqx.Module):
     env_steps: Int[Array, ""]
     spoiled: Bool[Array, ""]  # A gradient was not finite; it was not applied, and the seed has stopped.
     moments: Moments | None = None  # Of the observations, where their scaling is learned.
+    average: Parameters | None = None  # Over the updates, where the config asks for it.
+
+    @property
+    def outcome(self) -> ASAPPolicy:
+        """The policy that training has come to; `policy` is the one that plays and learns."""
+        return self.policy if self.average is None else with_parameters(self.policy, self.average)
 
 
 class FromData(NamedTuple):
@@ -107,6 +114,7 @@ def begin_training(config: Config, tasks: TaskSet, key: Key, policy: ASAPPolicy,
         iteration=jnp.int32(0),
         env_steps=totals.steps.sum(),
         spoiled=jnp.bool_(False),
+        average=None if config.learn.averaging is None else parameters_of(policy),
     )
 
 
@@ -126,19 +134,20 @@ def update(config: Config, tasks: TaskSet, key: Key, state: TrainState) -> tuple
 
 def take_over(config: Config, state: TrainState, improved: Improved) -> tuple[TrainState, Metrics]:
     """The state after an update, or as it was where the seed is not active or the update not finite."""
-    step = improved.step
+    step, parameters, lateness = improved.step, parameters_of(improved.step.policy), config.learn.averaging
     finite = all_finite(step.policy) & all_finite(step.optimizer) & all_finite(improved.critic)
     after = TrainState(
         policy=step.policy,
         critic=improved.critic,
         optimizer=step.optimizer,
         lanes=improved.lanes,
-        monitor=watch(state.monitor, parameters_of(step.policy), config.learn.convergence_window),
+        monitor=watch(state.monitor, parameters, config.learn.convergence_window),
         totals=add(state.totals, improved.totals),
         iteration=state.iteration + 1,
         env_steps=state.env_steps + improved.env_steps,
         spoiled=state.spoiled,
         moments=state.moments,
+        average=None if lateness is None else averaged(state.average, parameters, state.iteration, lateness),
     )
     active = is_active(config, state)
     kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
