@@ -2,6 +2,7 @@
 is odd."""
 
 import json
+import sys
 
 import gymnasium
 import jax
@@ -15,7 +16,7 @@ from asap.errors import RunError, UserError
 from asap.evaluate import known_mean
 from asap.learn.foreign import evaluation_of
 from asap.learn.search import search
-from asap.loggers import metrics_of
+from asap.loggers import loggers, metrics_of
 from asap.runs import Run
 from asap.session import Session
 from asap.settings import to_toml
@@ -214,6 +215,48 @@ def test_tensorboard_gets_the_names_of_stable_baselines3(tmp_path):
     names = set(events.Tags()["scalars"])
     assert {"rollout/ep_rew_mean", "rollout/ep_len_mean", "time/total_timesteps", "time/fps", "train/approx_kl", "skills/usage_1"} <= names
     assert events.Scalars("rollout/ep_rew_mean")[-1].step >= 2000
+
+
+class Board:
+    """Stands where wandb's run would: keeps what it is told."""
+
+    def __init__(self):
+        self.steps, self.logged, self.is_open = {}, [], True
+
+    def init(self, project, config):
+        self.project, self.config = project, config
+        return self
+
+    def define_metric(self, name, step_metric):
+        self.steps[name] = step_metric
+
+    def log(self, metrics):
+        self.logged.append(metrics)
+
+    def finish(self):
+        self.is_open = False
+
+
+@pytest.mark.parametrize(("seeds", "first", "second"), [(1, "", ""), (2, "seed-7/", "seed-8/")])
+def test_wandb_gets_the_same_names_over_steps(tmp_path, monkeypatch, seeds, first, second):
+    board = Board()
+    monkeypatch.setitem(sys.modules, "wandb", board)
+    config = config_of("CartPole-v1", 2000, "run.seed=7", f"run.seeds={seeds}")
+    with loggers(config, None, "mine", False) as callbacks:
+        trained(config, tmp_path / "run", callbacks=callbacks)
+    assert board.project == "mine" and board.config["run"]["steps"] == 2000 and not board.is_open
+    assert board.steps[f"{second}*"] == f"{second}time/total_timesteps"
+    rows = [row for row in board.logged if f"{first}rollout/ep_rew_mean" in row]
+    steps = [row[f"{first}time/total_timesteps"] for row in rows]
+    assert len(board.logged) == seeds * len(rows) and steps == sorted(steps) and steps[-1] >= 2000
+
+
+def test_the_real_wandb_writes_a_run(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.chdir(tmp_path)
+    ASAP("CartPole-v1", settings=SHORT).learn(2000, wandb_project="mine")
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
 
 
 # ---- The search for a start ---------------------------------------------------------------------------------------

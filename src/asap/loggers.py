@@ -105,16 +105,18 @@ def _tensorboard(folder: str, config: Config) -> Iterator[Write]:
 
 @contextlib.contextmanager
 def _wandb(project: str, config: Config) -> Iterator[Write]:
-    """One run; of several seeds each metric has the seed before its name."""
+    """One run, drawn over steps of the environment; of several seeds each metric has the seed before its name."""
     try:
         import wandb
     except ImportError:
         raise UserError("wandb_project", "needs the package wandb", project, "pip install 'asap-rl[wandb]'") from None
     run: Any = wandb.init(project=project, config=dataclasses.asdict(config))
+    prefixes = [f"seed-{config.run.seed + index}/" if config.run.seeds > 1 else "" for index in range(config.run.seeds)]
+    for prefix in prefixes:
+        run.define_metric(f"{prefix}*", step_metric=f"{prefix}time/total_timesteps")
 
     def write(seed: int, metrics: dict[str, float], step: int) -> None:
-        prefix = f"seed-{config.run.seed + seed}/" if config.run.seeds > 1 else ""
-        run.log({f"{prefix}{name}": value for name, value in metrics.items()})
+        run.log({f"{prefixes[seed]}{name}": value for name, value in metrics.items()})
 
     try:
         yield write
