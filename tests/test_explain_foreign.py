@@ -262,6 +262,18 @@ def test_numbered_states_are_listed():
     assert rules[1].startswith("in row 0 columns 0 and 3; row 1 columns 0, 2 and 3;") and rules[1].endswith(": left (90 %)")
 
 
+def test_skills_that_weigh_states_are_told_by_the_action_that_wins_in_each():
+    beta, theta = np.zeros((1, 17), np.float32), np.zeros((2, 4, 17), np.float32)
+    beta[0, 0], beta[0, [2, 3, 6]] = -1.0, 2.0
+    theta[0, 0, 0], theta[0, 3, 4] = 1.0, 1.5  # Left, but for up in the corner.
+    theta[1, 1, 2], theta[1, 2, [3, 6]] = 1.0, 1.0
+    cells = Features.of(Polynomial(1), tuple(range(16)))
+    text = explain_foreign(policy_of(cells, beta, gibbs(theta), cells), task("FrozenLake-v1")).text
+    assert "\n  skill 1:\n    down in row 0 column 1\n    right in row 0 column 2; row 1 column 1\n" in text
+    assert "    left in row 0 column 0; row 1 columns 0, 2 and 3; row 2" in text and "    up in row 0 column 3\n" in text
+    assert "score" not in text and "two digits" not in text
+
+
 def test_a_region_that_is_hardly_ever_visited_has_no_rule():
     explanation = explain_foreign(cart_pole(), task("CartPole-v1"), [0.999, 0.001], [30.0, np.nan])
     assert len(rules_of(explanation.text)) == 1 and " < 2.9406 then push left" in rules_of(explanation.text)[0]

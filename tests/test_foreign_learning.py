@@ -143,6 +143,18 @@ def test_continuous_actions_are_learned_within_their_bounds():
     assert action.shape == (1,) and action.dtype == np.float32 and abs(action[0] - 10) < 2
 
 
+@pytest.mark.parametrize(
+    ("env", "planes", "skills"),
+    [("CartPole-v1", 1, "constant"), ("Acrobot-v1", 2, "constant"), ("Pendulum-v1", 2, "linear"), ("FrozenLake-v1", 1, "linear"), ("Walk9", 1, "linear")],
+)
+def test_defaults_fit_the_environment(env, planes, skills):
+    class Walk9(Walk):
+        observation_space = gymnasium.spaces.Box(-1, 1, (9,))
+
+    policy = ASAP(Walk9 if env == "Walk9" else env).config.policy
+    assert (policy.hyperplanes, policy.skills) == (planes, skills)
+
+
 @pytest.mark.parametrize("choice", [{"features": "network"}, {"skills": "network"}, {"features": "fourier"}, {"features": "poly2", "hyperplanes": 2}])
 def test_every_kind_of_policy_learns(choice):
     model = ASAP("CartPole-v1", seed=1, **choice).learn(15_000)

@@ -17,7 +17,7 @@ from asap.workers.spaces import bounds, check_spaces, num_numbers
 
 DISCOUNT = 0.99
 FREQUENCIES = (0.25, 0.5)
-PLANES_OF_CONTROLS, MOST_PLANES = 2, 4  # Where the user says nothing.
+PLANES_OF_CONTROLS, MOST_PLANES, FEW_INPUTS = 2, 4, 6  # Where the user says nothing.
 SETTINGS = (
     "policy.start=random",
     "policy.alpha_beta=4.0",
@@ -65,11 +65,17 @@ class ForeignTask:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Where its defaults differ from those for tasks that we know: as many skills as actions, if there are not too many."""
+        """Where its defaults differ from those for tasks that we know: as many skills as actions, if there are not too many.
+
+        Skills of a single action need a plane wherever the action changes: with many observations too few are found.
+        """
         if self.spec.continuous:
             return (*SETTINGS, f"policy.hyperplanes={PLANES_OF_CONTROLS}", "policy.skills=linear")
-        planes = max(1, (self.spec.num_actions - 1).bit_length())
-        return (*SETTINGS, f"policy.hyperplanes={min(planes, MOST_PLANES)}")
+        if not self.is_scaled:  # A weight for every place: skills need hardly any planes.
+            return (*SETTINGS, "policy.hyperplanes=1", "policy.skills=linear")
+        planes = min(max(1, (self.spec.num_actions - 1).bit_length()), MOST_PLANES)
+        skills = "constant" if len(self.inputs) <= FEW_INPUTS else "linear"
+        return (*SETTINGS, f"policy.hyperplanes={planes}", f"policy.skills={skills}")
 
     @property
     def play_settings(self) -> tuple[str, ...]:

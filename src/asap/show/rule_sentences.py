@@ -30,11 +30,30 @@ def rules_in_words(reading: RulesReading) -> str:
 def _rules(reading: RulesReading) -> list[str]:
     used = sorted((skill for skill in reading.skills if skill.used), key=lambda skill: tuple(-side for side in skill.sides))
     if used and used[0].states is not None:
-        return [line for skill in used for line in _then(f"in {_states(skill.states)}:", skill)]
+        return [line for skill in used for line in _in_its_states(skill, _is_table(reading))]
     if len(reading.planes) == 1:
         return [line for skill in used for line in _then(_if_one(reading.planes[0], skill, len(used)), skill)]
     named = [f"{letter(plane.plane)} = {_written(plane.value)}" for plane in reading.planes]
     return named + [line for skill in used for line in _then(f"if {_sides(reading.planes, skill)} then", skill)]
+
+
+def _is_table(reading: RulesReading) -> bool:
+    """Whether skills weigh each state by itself, so that scores are best told by the action that wins there."""
+    states = {name for skill in reading.skills for name in skill.states or ()}
+    scores = [score for skill in reading.skills for score in (skill.scores or {}).values()]
+    return bool(states and scores) and all(set(score.terms) <= states for score in scores)
+
+
+def _in_its_states(skill: SkillRule, is_table: bool) -> list[str]:
+    if not is_table or not skill.states:
+        return _then(f"in {_states(skill.states)}:", skill)
+    likeliest = {state: max(skill.scores, key=lambda name: _score(skill.scores[name], state)) for state in skill.states}
+    chosen = [(name, tuple(state for state in skill.states if likeliest[state] == name)) for name in skill.scores]
+    return [f"skill {skill.skill}:", *(f"  {name} in {_states(states)}" for name, states in chosen if states)]
+
+
+def _score(score: Sum, state: str) -> float:
+    return score.constant + score.terms.get(state, 0.0)
 
 
 def _if_one(plane: PlaneRule, skill: SkillRule, num_rules: int) -> str:
@@ -123,7 +142,7 @@ def _remarks(reading: RulesReading) -> list[str]:
     if reading.scaled:
         numbers = "Numbers have two digits. Inside waves, bumps and units an input counts in deviations from its mean:"
     scaled = (f"  ({sum_in_full([(name, 1.0)], -mean)}) / {exact(size)}" for name, (mean, size) in reading.scaled.items())
-    lines = [numbers, *scaled]
+    lines = [] if _is_table(reading) else [numbers, *scaled]
     units = [(name, weights) for name, weights in reading.units.items() if name in _terms(reading)]
     if units:
         lines.append("Units are learned, from -1 to 1; they are played as learned, and weigh most (times so much):")
@@ -151,16 +170,18 @@ def _borders(reading: RulesReading) -> list[str]:
 
 
 def _skills(reading: RulesReading) -> list[str]:
-    lines = [f"  {line}" for skill in reading.skills if skill.used for line in _skill(skill)]
+    lines = [f"  {line}" for skill in reading.skills if skill.used for line in _skill(skill, _is_table(reading))]
     return lines + idle(reading.skills)
 
 
-def _skill(skill: SkillRule) -> list[str]:
+def _skill(skill: SkillRule, is_table: bool) -> list[str]:
     if skill.actions is not None:
         does = actions_in_words(tuple(skill.actions), tuple(skill.actions.values()))
         return [f"skill {skill.skill}: " + "; ".join([does, *habits(skill)])]
     if skill.controls is not None:
         return [f"skill {skill.skill}: " + "; ".join([f"sets {listed(list(skill.controls))}", *habits(skill)])]
+    if is_table:
+        return [f"skill {skill.skill}: " + "; ".join(["chooses state by state, its likeliest actions are above", *habits(skill)])]
     if len(skill.scores) == 2:
         border = f"at its border both actions are equally likely, {exact(NINETY_OF_TWO)} beyond it one has 90 %"
         return [f"skill {skill.skill}: " + "; ".join([border, *habits(skill)])]
