@@ -293,13 +293,15 @@ def test_the_search_finds_the_best_and_goes_on_while_all_are_alike():
         return Played(EpisodeId(0, 1, 0), nothing, none, none, np.float32([value]), True, None)
 
     play, known = play_with(lambda number: float(number == 11))
-    found = search(config.policy, task, (0, 8), play, 32, 10_000)
+    found = search(config.policy, task, (0, 8), play, 32, 10_000, 50_000)
     assert known[np.asarray(found.policy.skills.theta).tobytes()] == 11 and len(known) == 32
     play, known = play_with(lambda number: float(number == 99))
-    search(config.policy, task, (0, 8), play, 32, 10_000)
+    search(config.policy, task, (0, 8), play, 32, 10_000, 50_000)
     assert len(known) == 112  # Groups of 16 until one differs.
     play, known = play_with(lambda number: 0.0)
-    assert len(search(config.policy, task, (0, 8), play, 32, 50).episodes) < 110 and len(known) == 64
+    assert len(search(config.policy, task, (0, 8), play, 32, 50, 50_000).episodes) < 110 and len(known) == 64
+    play, known = play_with(float)  # Episodes of one step: of the better quarter, half can be played again.
+    assert len(search(config.policy, task, (0, 8), play, 32, 30, 40).episodes) == 40 and len(known) == 32
 
 
 # ---- What is odd --------------------------------------------------------------------------------------------------

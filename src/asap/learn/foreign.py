@@ -145,7 +145,7 @@ class ForeignTrainer:
             works = [work for policy in policies for work in self._works(policy, seed, SEARCH, [next(numbers)])]
             return self._play(works)
 
-        return search(self.config.policy, self.task, (seed, _CANDIDATES), play, run.candidates, most)
+        return search(self.config.policy, self.task, (seed, _CANDIDATES), play, run.candidates, most, budget)
 
     def _collected(self, states: Sequence[TrainState]) -> list[list[Played]]:
         """A batch for every seed that goes on: rounds of episodes until there are enough steps."""

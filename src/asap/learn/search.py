@@ -47,11 +47,18 @@ class Candidate(NamedTuple):
     def merit(self) -> float:
         return float(np.mean([episode.total for episode in self.episodes]))
 
+    @property
+    def cost(self) -> float:
+        """Steps that playing it again will take, as far as can be told."""
+        return AGAIN * float(np.mean([episode.length for episode in self.episodes]))
 
-def search(config: PolicyConfig, task: ForeignTask, ids: tuple[int, ...], play: Play, count: int, most_steps: int) -> Found:
+
+def search(
+    config: PolicyConfig, task: ForeignTask, ids: tuple[int, ...], play: Play, count: int, most_steps: int, budget: int
+) -> Found:
     """The best of `count` policies, or of as many more as it takes to see a difference; fewer where `most_steps` are reached.
 
-    `ids` are the root of what is drawn. Playing the better ones again may take as many steps once more.
+    `ids` are the root of what is drawn. Playing the better ones again may take as many steps once more, within the budget.
     """
     moments, played, candidates = no_moments(len(task.spec.observation_names)), [], []
 
@@ -71,8 +78,12 @@ def search(config: PolicyConfig, task: ForeignTask, ids: tuple[int, ...], play: 
         drawn = [scaled_anew(draw(config, task, host_generator(*ids, n)), moments) for n in numbers]
         candidates += [Candidate(policy, [episode]) for policy, episode in zip(drawn, more(drawn))]
     rest = candidates
-    while len(rest) > 1 and spent() < 2 * most_steps:
-        rest = sorted(rest, key=lambda one: -one.merit)[: max(len(rest) // KEPT, 1)]
+    while len(rest) > 1:
+        rest = sorted(rest, key=lambda one: -one.merit)[: len(rest) // KEPT or 1]
+        left = min(2 * most_steps, budget) - spent()
+        rest = rest[: np.searchsorted(np.cumsum([one.cost for one in rest]), left, side="right")] or rest[:1]
+        if rest[0].cost > left:
+            break
         again = more([one.policy for one in rest for _ in range(AGAIN)])
         for i, one in enumerate(rest):
             one.episodes.extend(again[AGAIN * i : AGAIN * (i + 1)])
