@@ -5,6 +5,6 @@
 
 from asap import ASAP
 
-model = ASAP("CartPole-v1", hyperplanes=1, skills="constant", seed=0).learn(100_000)
+model = ASAP("CartPole-v1", hyperplanes=1, skills="constant", seed=0).learn(150_000)
 print(model.explain())
 print(f"mean return of 100 episodes: {model.evaluate(episodes=100)['return']:.1f} (solved from 475)")
