@@ -272,6 +272,8 @@ def test_skills_that_weigh_states_are_told_by_the_action_that_wins_in_each():
     assert "\n  skill 1:\n    down in row 0 column 1\n    right in row 0 column 2; row 1 column 1\n" in text
     assert "    left in row 0 column 0; row 1 columns 0, 2 and 3; row 2" in text and "    up in row 0 column 3\n" in text
     assert "score" not in text and "two digits" not in text
+    never = policy_of(cells, np.zeros((1, 17), np.float32) - np.eye(1, 17, dtype=np.float32), gibbs(theta), cells)
+    assert "\n  skill 1: nowhere the likeliest\n" in explain_foreign(never, task("FrozenLake-v1"), usage=[0.8, 0.2]).text
 
 
 def test_a_region_that_is_hardly_ever_visited_has_no_rule():

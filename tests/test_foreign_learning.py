@@ -130,6 +130,14 @@ def test_the_outcome_is_what_a_run_gives_out(tmp_path):
     assert not np.allclose(playing, loaded.policies.partition.beta)
 
 
+def test_our_own_tasks_can_be_averaged_too(tmp_path):
+    settings = ["learn.averaging=3", "run.chunk=2", "run.final_episodes=64"]
+    result = trained(settings_of(["two-rooms"], {"run.episodes": 100}, None, None, settings), tmp_path / "run")
+    loaded = Trained.load(str(tmp_path / "run"))
+    assert parameter_digest(loaded.policies) == result.parameters_sha256
+    assert not np.allclose(loaded.run.latest().arrays["policy.partition.beta"], loaded.policies.partition.beta)
+
+
 def test_cartpole_is_learned():
     model = ASAP("CartPole-v1", hyperplanes=1, skills="constant", seed=5).learn(40_000)
     assert model.evaluate(episodes=20)["return"] > 300  # Random play has 22, the best of 64 random policies about 60.

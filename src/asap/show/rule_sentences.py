@@ -30,7 +30,8 @@ def rules_in_words(reading: RulesReading) -> str:
 def _rules(reading: RulesReading) -> list[str]:
     used = sorted((skill for skill in reading.skills if skill.used), key=lambda skill: tuple(-side for side in skill.sides))
     if used and used[0].states is not None:
-        return [line for skill in used for line in _in_its_states(skill, _is_table(reading))]
+        is_table = _is_table(reading)
+        return [line for skill in used for line in _in_its_states(skill, is_table)]
     if len(reading.planes) == 1:
         return [line for skill in used for line in _then(_if_one(reading.planes[0], skill, len(used)), skill)]
     named = [f"{letter(plane.plane)} = {_written(plane.value)}" for plane in reading.planes]
@@ -45,8 +46,10 @@ def _is_table(reading: RulesReading) -> bool:
 
 
 def _in_its_states(skill: SkillRule, is_table: bool) -> list[str]:
-    if not is_table or not skill.states:
+    if not is_table:
         return _then(f"in {_states(skill.states)}:", skill)
+    if not skill.states:
+        return [f"skill {skill.skill}: nowhere the likeliest"]
     likeliest = {state: max(skill.scores, key=lambda name: _score(skill.scores[name], state)) for state in skill.states}
     chosen = [(name, tuple(state for state in skill.states if likeliest[state] == name)) for name in skill.scores]
     return [f"skill {skill.skill}:", *(f"  {name} in {_states(states)}" for name, states in chosen if states)]
@@ -170,7 +173,8 @@ def _borders(reading: RulesReading) -> list[str]:
 
 
 def _skills(reading: RulesReading) -> list[str]:
-    lines = [f"  {line}" for skill in reading.skills if skill.used for line in _skill(skill, _is_table(reading))]
+    is_table = _is_table(reading)
+    lines = [f"  {line}" for skill in reading.skills if skill.used for line in _skill(skill, is_table)]
     return lines + idle(reading.skills)
 
 
