@@ -78,10 +78,14 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=CONTESTS, metavar="ENV", help="this environment; may be repeated")
+    parser.add_argument(
+        "--only", action="append", choices=CONTESTS, metavar="ENV", help="this environment; may be repeated"
+    )
     parser.add_argument("--seeds", type=positive, default=10, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="FIRST", help="the first of the seeds")
-    parser.add_argument("--steps", type=positive, metavar="N", help="instead of each environment's budget, to try things out")
+    parser.add_argument(
+        "--steps", type=positive, metavar="N", help="instead of each environment's budget, to try things out"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers behind the table here")
     parser.add_argument("--out", type=Path, default=Path("bench-results"), metavar="DIR", help="finished trainings")
     parser.add_argument("--rival-env", type=Path, default=Path(".venv-sb3"), metavar="DIR", help="of stable-baselines3")
@@ -186,7 +190,9 @@ def row(name: str, trainings: list[Training], kept: dict[tuple, dict[str, Any]])
     if len(reports) == 2:
         for measure, of_what in (("seconds", "speed_ratio"), ("busy_seconds", "core_speed_ratio")):
             pairs = zip(reports["asap"], reports["sb3"], strict=True)
-            numbers[of_what] = median(ours["steps"] / ours[measure] * sb3[measure] / sb3["steps"] for ours, sb3 in pairs)
+            numbers[of_what] = median(
+                ours["steps"] / ours[measure] * sb3[measure] / sb3["steps"] for ours, sb3 in pairs
+            )
     return numbers
 
 
@@ -207,7 +213,17 @@ def summary(reports: list[dict[str, Any]], threshold: float) -> dict[str, Any]:
     }
 
 
-HEAD = ("environment", "system", "return: IQM [95 %]", "reached", "steps", "s", "steps/s", "parameters", "return of each seed")
+HEAD = (
+    "environment",
+    "system",
+    "return: IQM [95 %]",
+    "reached",
+    "steps",
+    "s",
+    "steps/s",
+    "parameters",
+    "return of each seed",
+)
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:

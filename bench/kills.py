@@ -1,6 +1,6 @@
 """Kills a training run with SIGKILL at random moments, resumes it each time, and compares the bits with an undisturbed run.
 
-    .venv/bin/python bench/kills.py --kills 20
+.venv/bin/python bench/kills.py --kills 20
 """
 
 import argparse
@@ -38,7 +38,8 @@ def main() -> None:
     report = {
         "kills": sum(update is not None for update in killed_at),
         "updates_logged_at_each_kill": killed_at,
-        "identical": resumed["parameters_sha256"] == whole["parameters_sha256"] and resumed["return"] == whole["return"],
+        "identical": resumed["parameters_sha256"] == whole["parameters_sha256"]
+        and resumed["return"] == whole["return"],
         "parameters_sha256": [whole["parameters_sha256"], resumed["parameters_sha256"]],
         "wall_seconds": round(time.monotonic() - began, 1),
     }

@@ -38,7 +38,14 @@ from asap.stats import wilson_interval
 # Measured with the real programs: HFO, opponents "base", noisy perception, default options, 300 episodes each (R1 dist:12:
 # 1,000). The distance is that of the ball from the goal's centre.
 REAL = {
-    "striker-r1": {"dist:8": 0.713, "dist:10": 0.897, "dist:12": 0.930, "dist:14": 0.863, "dist:16": 0.770, "dist:18": 0.487}
+    "striker-r1": {
+        "dist:8": 0.713,
+        "dist:10": 0.897,
+        "dist:12": 0.930,
+        "dist:14": 0.863,
+        "dist:16": 0.770,
+        "dist:18": 0.487,
+    }
     | {"always-dribble": 0.213, "always-shoot": 0.0},
     "striker-r2": {"dist:10": 0.520, "dist:12": 0.517, "dist:14": 0.527},
     "striker-r3": {"dist:10": 0.217, "dist:12": 0.183, "dist:14": 0.183},
@@ -83,7 +90,9 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line, no table")
-    parser.add_argument("--episodes", type=int, default=2000, metavar="N", help="episodes of every striker (default: 2000)")
+    parser.add_argument(
+        "--episodes", type=int, default=2000, metavar="N", help="episodes of every striker (default: 2000)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the episodes")
     parser.add_argument("--traces", metavar="DIR", help="replay the recordings in this folder, and nothing else")
     return parser.parse_args()
@@ -214,15 +223,23 @@ def rollout_speed() -> float:
 def in_words(report: dict) -> str:
     lines = []
     for task, table in report.get("rates", {}).items():
-        lines += [f"{task:<12} {name:<15} real {row['real']:.3f}  ours {row['ours']:.3f}  {row['error']:+.3f}" for name, row in table.items()]
+        lines += [
+            f"{task:<12} {name:<15} real {row['real']:.3f}  ours {row['ours']:.3f}  {row['error']:+.3f}"
+            for name, row in table.items()
+        ]
     if "r1_mean_absolute_error" in report:
         lines.append(f"mean absolute error on R1: {report['r1_mean_absolute_error']:.3f}")
     for task, table in report.get("games", {}).items():
-        lines += [f"{task:<12} {name:<26} recorded {row['recorded']:7.3f}  ours {row['ours']:7.3f}  ratio {row['ratio']:.2f}" for name, row in table.items()]
+        lines += [
+            f"{task:<12} {name:<26} recorded {row['recorded']:7.3f}  ours {row['ours']:7.3f}  ratio {row['ratio']:.2f}"
+            for name, row in table.items()
+        ]
     if "r1_cycles_per_second" in report:
         lines.append(f"R1 training rollouts: {report['r1_cycles_per_second']:,.0f} cycles per second")
     for name, errors in report.get("traces", {}).items():
-        lines.append(f"{name:<40} {errors['metres']:.1e} m  {errors['degrees']:.1e} deg  {errors['stamina']:.1e} stamina")
+        lines.append(
+            f"{name:<40} {errors['metres']:.1e} m  {errors['degrees']:.1e} deg  {errors['stamina']:.1e} stamina"
+        )
     return "\n".join(lines)
 
 

@@ -40,7 +40,12 @@ SOURCE, SLOW, RULES = EnvSource("CartPole-v1"), EnvSource("workers:slow_cart_pol
 NUM_WORKERS = 2
 LONGEST = 240.0  # Seconds of one part; what has not happened by then is left out, and counted so.
 STEP_TIMEOUT = 1.0
-SMALL_NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
+SMALL_NODE = {
+    "num_cpus": 1,
+    "object_store_memory": 80 << 20,
+    "include_dashboard": False,
+    "node_ip_address": "127.0.0.1",
+}
 
 
 def main() -> None:
@@ -233,7 +238,9 @@ def disturbed(
         is_over.set()
         disturber.join()
         dispatcher.close()
-    again = [min((then for then in watched.delivered[fault.number] if then > fault.told), default=None) for fault in faults]
+    again = [
+        min((then for then in watched.delivered[fault.number] if then > fault.told), default=None) for fault in faults
+    ]
     return {
         "faults": len(faults),
         "notices": len(watched.notices),
@@ -288,7 +295,9 @@ def works(count: int, size: int) -> list[Work]:
 
 
 def bits(results: list[Finished]) -> str:
-    return hashlib.sha256("".join(digest(played) for finished in results for played in finished.played).encode()).hexdigest()
+    return hashlib.sha256(
+        "".join(digest(played) for finished in results for played in finished.played).encode()
+    ).hexdigest()
 
 
 def children(pid: int) -> list[int]:

@@ -1,6 +1,6 @@
 """Acrobot by one hyperplane: swing up by pushing with the movement.
 
-    python examples/acrobot.py
+python examples/acrobot.py
 """
 
 from asap import ASAP

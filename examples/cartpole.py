@@ -1,6 +1,6 @@
 """CartPole by one hyperplane and two constant skills: a rule of one line keeps the pole up.
 
-    python examples/cartpole.py
+python examples/cartpole.py
 """
 
 from asap import ASAP

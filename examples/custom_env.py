@@ -1,6 +1,6 @@
 """An environment of one's own in twenty lines, with names that the rules are told in.
 
-    python examples/custom_env.py
+python examples/custom_env.py
 """
 
 import gymnasium

@@ -191,7 +191,9 @@ class CannotClose(Walk):
 class Spaces(Walk):
     """Any spaces; observations and rewards tell what was done."""
 
-    def __init__(self, observation_space: spaces.Space = Walk.observation_space, action_space: spaces.Space = Walk.action_space):
+    def __init__(
+        self, observation_space: spaces.Space = Walk.observation_space, action_space: spaces.Space = Walk.action_space
+    ):
         self.observation_space, self.action_space = observation_space, action_space
         self.observation_space.seed(0)
 

@@ -28,4 +28,7 @@ def loopback_up() -> None:
 
 if __name__ == "__main__":
     loopback_up()
-    os.execv(sys.executable, [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *sys.argv[1:]])
+    os.execv(
+        sys.executable,
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *sys.argv[1:]],
+    )

@@ -79,7 +79,9 @@ def test_trace_one_is_the_return_minus_the_value(advantages):
 def test_only_termination_hides_the_value_of_the_state_that_followed(advantages, kind, matters):
     last = np.asarray([[0], [1]])
     batch = steps([[1.0], [1.0]], last * (kind == "terminated"), last * (kind == "truncated"))
-    low, high = (advantages(batch, jnp.zeros((2, 1)), jnp.full((2, 1), value), 0.9, 0.95)[1, 0] for value in (0.0, 10.0))
+    low, high = (
+        advantages(batch, jnp.zeros((2, 1)), jnp.full((2, 1), value), 0.9, 0.95)[1, 0] for value in (0.0, 10.0)
+    )
     np.testing.assert_allclose(high - low, 9.0 if matters else 0.0, rtol=1e-6)
 
 

@@ -68,8 +68,16 @@ def errors(text: str) -> list[str]:
     "arguments, code, must_contain",
     [
         (["CartPol-v1"], 2, ["CartPol-v1", "CartPole-v1"]),  # 21
-        (["CartPole-v1", "--skills", "gaussian"], 2, ["policy.skills: skills=gaussian needs Box actions (got Discrete(2))"]),  # 18
-        (["Pendulum-v1", "--skills", "constant"], 2, ["policy.skills: skills=constant needs Discrete actions (got Box(", "--skills gaussian"]),
+        (
+            ["CartPole-v1", "--skills", "gaussian"],
+            2,
+            ["policy.skills: skills=gaussian needs Box actions (got Discrete(2))"],
+        ),  # 18
+        (
+            ["Pendulum-v1", "--skills", "constant"],
+            2,
+            ["policy.skills: skills=constant needs Discrete actions (got Box(", "--skills gaussian"],
+        ),
         (["Blackjack-v1"], 2, ["observation_space", "Tuple"]),  # 13
         (["CartPole-v1", "--workers", "many"], 2, ["--workers: must be a number or ray (got many)"]),
         (["CartPole-v1", "--workers", "100000"], 2, ["--workers: must be from 1 to"]),
@@ -147,7 +155,9 @@ def test_drift_is_remarked_and_no_error(run_asap, tmp_path, monkeypatch):  # 38
     monkeypatch.chdir(tmp_path)
     Drifting.resets = 0
     settings = ["--set", "run.candidates=0", "--set", "run.final_episodes=2", "--set", "learn.batch_steps=24"]
-    code, _, stderr = run_asap("train", "test_bad_environments:Drifting", "--steps", "1400", *settings, "--check-determinism")
+    code, _, stderr = run_asap(
+        "train", "test_bad_environments:Drifting", "--steps", "1400", *settings, "--check-determinism"
+    )
     assert code == 0 and "the environment drifts" in stderr
 
 

@@ -26,7 +26,18 @@ from asap.runs import Run
 from asap.state_arrays import parameter_digest
 from asap.trained import Trained
 
-TINY = ["--set", "learn.lanes=4", "--set", "learn.window=8", "--set", "run.chunk=1", "--set", "run.eval_episodes=2", "--set", "run.final_episodes=2"]
+TINY = [
+    "--set",
+    "learn.lanes=4",
+    "--set",
+    "learn.window=8",
+    "--set",
+    "run.chunk=1",
+    "--set",
+    "run.eval_episodes=2",
+    "--set",
+    "run.final_episodes=2",
+]
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +67,31 @@ FLOATS = [
 ]
 # (id, arguments after `asap`, field, must contain)
 CASES = [
-    *((f"39 {key} {value}", ["train", "two-rooms", "--set", f"{key}={value}"], key, "finite") for key in FLOATS for value in ("nan", "inf")),
+    *(
+        (f"39 {key} {value}", ["train", "two-rooms", "--set", f"{key}={value}"], key, "finite")
+        for key in FLOATS
+        for value in ("nan", "inf")
+    ),
     ("40 alpha -1", ["train", "two-rooms", "--set", "policy.alpha_beta=-1.0"], "policy.alpha_beta", "got -1.0"),
     ("40 alpha 0", ["train", "two-rooms", "--set", "policy.alpha_theta=0.0"], "policy.alpha_theta", "> 0"),
     ("41 gamma 1.5", ["train", "two-rooms", "--set", "learn.discount=1.5"], "learn.discount", "got 1.5"),
-    ("41 step size", ["train", "two-rooms", "--set", "learn.step_size_theta=-0.1"], "learn.step_size_theta", "got -0.1"),
+    (
+        "41 step size",
+        ["train", "two-rooms", "--set", "learn.step_size_theta=-0.1"],
+        "learn.step_size_theta",
+        "got -0.1",
+    ),
     ("42 K 0", ["train", "two-rooms", "--hyperplanes", "0"], "policy.hyperplanes", "got 0"),
     ("42 K -1", ["train", "two-rooms", "--hyperplanes=-1"], "policy.hyperplanes", "got -1"),
     ("42 K float", ["train", "two-rooms", "--set", "policy.hyperplanes=1.5"], "policy.hyperplanes", "got 1.5"),
     ("42 K bool", ["train", "two-rooms", "--set", "policy.hyperplanes=true"], "policy.hyperplanes", "got True"),
     *((f"43 K {k}", ["train", "two-rooms", "-k", str(k)], "policy.hyperplanes", "bytes") for k in (24, 30, 64, 10**9)),
-    ("47 frequencies", ["train", "three-rooms", "--set", "policy.frequencies=[[3.0]]"], "policy.frequencies", "2 numbers"),
+    (
+        "47 frequencies",
+        ["train", "three-rooms", "--set", "policy.frequencies=[[3.0]]"],
+        "policy.frequencies",
+        "2 numbers",
+    ),
     ("47 input", ["train", "two-rooms", "--set", 'policy.inputs=["z"]'], "policy.inputs", "'z'"),
     ("51 batch 0", ["train", "two-rooms", "--set", "learn.batch_episodes=0"], "learn.batch_episodes", "got 0"),
     ("51 lanes 0", ["train", "two-rooms", "--set", "learn.lanes=0"], "learn.lanes", "got 0"),
@@ -88,7 +113,12 @@ CASES = [
     ("task twice", ["train", "two-rooms", "two-rooms"], "task", "twice"),
     ("task weight", ["train", "two-rooms:x"], "task", "two-rooms:x"),
     ("task weight 0", ["train", "two-rooms:0"], "task", "> 0"),
-    ("weights", ["train", "two-rooms", "--set", "run.weights=[1.0, 2.0]", "--config", "/dev/null"], "/dev/null", "regular file"),
+    (
+        "weights",
+        ["train", "two-rooms", "--set", "run.weights=[1.0, 2.0]", "--config", "/dev/null"],
+        "/dev/null",
+        "regular file",
+    ),
     ("run missing", ["eval", "no such run"], "run", "no such run"),
     ("resume missing", ["train", "--resume", "no such run"], "run", "no such run"),
     ("resume and task", ["train", "two-rooms", "--resume", "x"], "--resume", "settings"),
@@ -98,7 +128,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "field", "must_contain"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("arguments", "field", "must_contain"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
 def test_one_clear_line(arguments, field, must_contain, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     began = time.monotonic()
@@ -119,7 +151,9 @@ BAD_FILES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place", "must_contain"), [case[1:] for case in BAD_FILES], ids=[case[0] for case in BAD_FILES])
+@pytest.mark.parametrize(
+    ("text", "place", "must_contain"), [case[1:] for case in BAD_FILES], ids=[case[0] for case in BAD_FILES]
+)
 def test_a_bad_config_names_file_line_and_key(text, place, must_contain, capsys, monkeypatch, tmp_path):
     file = write(tmp_path / "my ü config.toml", text)
     code, _, err = asap(["train", "two-rooms", "--config", file], capsys, monkeypatch)
@@ -153,7 +187,21 @@ def test_a_checkpoint_of_another_k_is_refused(trained, capsys, monkeypatch, tmp_
 def test_a_gradient_that_is_not_finite_is_not_applied(capsys, monkeypatch, tmp_path):
     """48: the run stops with the iteration named, and what it had saved stays."""
     out = tmp_path / "run"
-    arguments = ["train", "two-rooms", *TINY, "--out", str(out), "--set", "learn.step_size_theta=1e38", "--set", "learn.optimizer=sgd", "--learner", "actor-critic", "--set", "learn.entropy=1e6"]
+    arguments = [
+        "train",
+        "two-rooms",
+        *TINY,
+        "--out",
+        str(out),
+        "--set",
+        "learn.step_size_theta=1e38",
+        "--set",
+        "learn.optimizer=sgd",
+        "--learner",
+        "actor-critic",
+        "--set",
+        "learn.entropy=1e6",
+    ]
     code, _, err = asap(arguments, capsys, monkeypatch)
     assert code == 1 and err.count("\n") == 1, err
     assert "gradient" in err and "iteration" in err and "nan" in err
@@ -166,7 +214,13 @@ def test_a_gradient_that_is_not_finite_is_not_applied(capsys, monkeypatch, tmp_p
 def test_stdout_may_close_early(trained):
     """74: `asap settings | head -1` ends without a traceback, also where only ASCII can be printed."""
     command = f"'{sys.executable}' -m asap settings | head -n 1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env={**os.environ, "LANG": "C", "LC_ALL": "C"}, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LANG": "C", "LC_ALL": "C"},
+        timeout=60,
+    )
     assert done.returncode == 0 and done.stderr == ""
 
 
@@ -197,7 +251,9 @@ def test_what_hinders_learning_is_warned_of(settings, text, capsys, monkeypatch,
     """44 to 46: the run goes on, with finite numbers."""
     out = tmp_path / "run"
     chosen = [part for setting in settings for part in ("--set", setting)]
-    code, printed, err = asap(["train", "two-rooms", *TINY, *chosen, "--episodes", "1", "--out", str(out), "--json"], capsys, monkeypatch)
+    code, printed, err = asap(
+        ["train", "two-rooms", *TINY, *chosen, "--episodes", "1", "--out", str(out), "--json"], capsys, monkeypatch
+    )
     assert code == 0
     assert any(line.startswith("warning: ") and text in line for line in err.splitlines()), err
     assert '"warning"' in (out / "events.jsonl").read_text()
@@ -216,7 +272,9 @@ def limited(limit: str, arguments: list[str]) -> subprocess.CompletedProcess:
     """`asap` under a limit of the shell."""
     script = f'ulimit {limit}; exec "$0" -m asap "$@"'
     env = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}  # The tests' own, which the limit would hit as well.
-    return subprocess.run(["bash", "-c", script, sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=env)
+    return subprocess.run(
+        ["bash", "-c", script, sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=env
+    )
 
 
 def test_a_full_disk_stops_the_run_with_one_line(trained, tmp_path):
@@ -235,7 +293,9 @@ def test_too_little_memory_is_one_line(trained):
     """72: XLA would abort the process."""
     for megabytes in (300, 1000, 1600):
         done = limited(f"-v {megabytes * 1024}", ["train", "--resume", str(trained)])
-        assert done.returncode == 1 and done.stderr.startswith("error: memory: ") and done.stderr.count("\n") == 1, done.stderr
+        assert done.returncode == 1 and done.stderr.startswith("error: memory: ") and done.stderr.count("\n") == 1, (
+            done.stderr
+        )
     assert Run.open(trained).latest() is not None
 
 
@@ -247,7 +307,19 @@ def test_few_file_descriptors_are_enough(trained):
 
 def test_a_run_survives_a_pause(trained, tmp_path):
     """67: stopped (as by a laptop's sleep) and continued, it ends as if nothing had happened."""
-    arguments = [sys.executable, "-m", "asap", "train", "two-rooms", *TINY, "--episodes", "1", "--out", str(tmp_path / "run"), "--json"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "asap",
+        "train",
+        "two-rooms",
+        *TINY,
+        "--episodes",
+        "1",
+        "--out",
+        str(tmp_path / "run"),
+        "--json",
+    ]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         for _ in range(3):
             time.sleep(0.7)

@@ -44,7 +44,10 @@ def line_of(make, rules: Rules = Rules(), episodes: int = 1, **options) -> str:
     failed = Failed(EPISODE, **caught.value.report())
     line = str(failure(failed, "NAME"))
     assert "\n" not in line and line.startswith(f"{failed.field}: ")
-    assert f"at episode 41 step {failed.step} (seed {EPISODE.reset_seed}); see it again with: asap check NAME --seed" in line
+    assert (
+        f"at episode 41 step {failed.step} (seed {EPISODE.reset_seed}); see it again with: asap check NAME --seed"
+        in line
+    )
     assert len(failed.actions) == failed.step
     return line
 
@@ -61,7 +64,11 @@ REFUSED = [
     ("6 reward text", "text_reward", "reward must be a scalar (got str '1.0')"),
     ("6 reward array", "array_reward", "reward must be a scalar (got ndarray array([1.]))"),
     ("6 reward complex", "complex_reward", "reward must be a scalar (got complex 1j)"),
-    ("7 reward 1e300", "reward_1e300", "reward is 1e+300, and the return more than float32 can hold: make reward_scale smaller"),
+    (
+        "7 reward 1e300",
+        "reward_1e300",
+        "reward is 1e+300, and the return more than float32 can hold: make reward_scale smaller",
+    ),
     ("8 shape", "shape_obs", "obs shape (4,) but observation_space says (3,)"),
     ("9 scalar", "scalar_obs", "obs shape () but observation_space says (3,)"),
     ("9 number", "number_obs", "obs shape () but observation_space says (3,)"),
@@ -91,11 +98,51 @@ def test_bad_answers_of_step_are_refused(mode, must_contain):
 # (id, factory, options, rules, episodes played, field, what the line must contain)
 REFUSED_ELSEWHERE = [
     ("1 nan at reset", envs.NanAtReset, {}, Rules(), 1, "env.reset", "obs[0] is nan at episode 41 step 0"),
-    ("11 strict", envs.spoiled, {"mode": "outside_obs"}, Rules(strict_obs=True), 1, "env.step", "obs[2] is 1000, outside"),
-    ("15 actions", envs.Changing, {"field": "action_space"}, Rules(), 3, "action_space", "changed from Discrete(2) to Discrete(3)"),
-    ("16 observations", envs.Changing, {"field": "observation_space"}, Rules(), 3, "observation_space", "changed from Box(-100.0"),
-    ("20 reset raises", envs.ResetRaises, {"times": 3}, Rules(), 1, "env.reset", "env raised ConnectionError: no answer"),
-    ("20 no retries", envs.ResetRaises, {"times": 1}, Rules(env_retries=0), 1, "env.reset", "env raised ConnectionError: no answer"),
+    (
+        "11 strict",
+        envs.spoiled,
+        {"mode": "outside_obs"},
+        Rules(strict_obs=True),
+        1,
+        "env.step",
+        "obs[2] is 1000, outside",
+    ),
+    (
+        "15 actions",
+        envs.Changing,
+        {"field": "action_space"},
+        Rules(),
+        3,
+        "action_space",
+        "changed from Discrete(2) to Discrete(3)",
+    ),
+    (
+        "16 observations",
+        envs.Changing,
+        {"field": "observation_space"},
+        Rules(),
+        3,
+        "observation_space",
+        "changed from Box(-100.0",
+    ),
+    (
+        "20 reset raises",
+        envs.ResetRaises,
+        {"times": 3},
+        Rules(),
+        1,
+        "env.reset",
+        "env raised ConnectionError: no answer",
+    ),
+    (
+        "20 no retries",
+        envs.ResetRaises,
+        {"times": 1},
+        Rules(env_retries=0),
+        1,
+        "env.reset",
+        "env raised ConnectionError: no answer",
+    ),
     ("30 old reset", envs.OldReset, {}, Rules(), 1, "env.reset", "reset must return (obs, info) (got ndarray"),
 ]
 
@@ -115,7 +162,9 @@ def test_returns_and_rewards_that_float32_cannot_hold(rewards):  # 7
             return self.observe(), rewards[self.time - 1], self.time == 2, False, {}
 
     assert "step 2" in line_of(Rich)
-    assert [reward for _, reward in play(Border(source(Rich), Rules(reward_scale=1e-9)))][1:] == pytest.approx([1e-9 * r for r in rewards])
+    assert [reward for _, reward in play(Border(source(Rich), Rules(reward_scale=1e-9)))][1:] == pytest.approx(
+        [1e-9 * r for r in rewards]
+    )
 
 
 def test_the_traceback_of_the_environment_is_kept():
@@ -197,7 +246,9 @@ def test_a_border_goes_on_after_trouble():
             play(border)
 
 
-@pytest.mark.parametrize(("make", "max_steps", "length"), [(envs.Endless, None, 1000), (envs.Endless, 20, 20), (envs.Walk, 5, 5)])
+@pytest.mark.parametrize(
+    ("make", "max_steps", "length"), [(envs.Endless, None, 1000), (envs.Endless, 20, 20), (envs.Walk, 5, 5)]
+)
 def test_endless_episodes_are_truncated(make, max_steps, length):  # 26
     border = Border(source(make), Rules(max_steps=max_steps))
     assert len(play(border)) == length + 1
@@ -247,8 +298,18 @@ def test_an_environment_that_cannot_be_closed_does_not_matter():
 READ = [
     ("Box", spaces.Box(-9, 9, (2, 2)), np.array([[1, 2], [3, 4]], np.float32), [1, 2, 3, 4]),
     ("Box of bytes", spaces.Box(0, 255, (2,), np.uint8), np.array([7, 255], np.uint8), [7, 255]),
-    ("Box of large numbers", spaces.Box(-np.inf, np.inf, (2,)), np.array([3e38, -3e38], np.float32), [np.float32(3e38), np.float32(-3e38)]),
-    ("Box of many numbers", spaces.Box(-9, 9, (100,), np.float64), np.arange(100) / 99, (np.arange(100) / 99).astype(np.float32).tolist()),
+    (
+        "Box of large numbers",
+        spaces.Box(-np.inf, np.inf, (2,)),
+        np.array([3e38, -3e38], np.float32),
+        [np.float32(3e38), np.float32(-3e38)],
+    ),
+    (
+        "Box of many numbers",
+        spaces.Box(-9, 9, (100,), np.float64),
+        np.arange(100) / 99,
+        (np.arange(100) / 99).astype(np.float32).tolist(),
+    ),
     ("Discrete", spaces.Discrete(3, start=5), np.int64(6), [0, 1, 0]),
     ("Discrete from a plain int", spaces.Discrete(3), 2, [0, 0, 1]),
     ("MultiDiscrete", spaces.MultiDiscrete([2, 3]), np.array([1, 0]), [0, 1, 1, 0, 0]),
@@ -304,7 +365,12 @@ ACTED = [
     ("Box", spaces.Box(np.float32([-2, 0]), np.float32([2, 10])), np.array([0.5, 0.0]), np.float32([1, 5])),
     ("clipped", spaces.Box(np.float32([-2, 0]), np.float32([2, 10])), np.array([-3.0, 3.0]), np.float32([-2, 10])),
     ("rounding", spaces.Box(-0.1, 0.3, (1,), np.float64), np.array([1.0]), np.array([0.3])),
-    ("one bound", spaces.Box(np.float32([0, -np.inf]), np.float32([np.inf, 5])), np.array([-3.0, 7.0]), np.float32([0, 5])),
+    (
+        "one bound",
+        spaces.Box(np.float32([0, -np.inf]), np.float32([np.inf, 5])),
+        np.array([-3.0, 7.0]),
+        np.float32([0, 5]),
+    ),
     ("no bound", spaces.Box(-np.inf, np.inf, (1,)), np.array([123.0]), np.float32([123])),
     ("shape", spaces.Box(-1, 1, (2, 2)), np.array([0.1, 0.2, 0.3, 0.4]), np.float32([[0.1, 0.2], [0.3, 0.4]])),
     ("whole numbers", spaces.Box(0, 4, (1,), np.int64), np.array([0.4]), np.array([3])),
@@ -326,15 +392,39 @@ DICT = spaces.Dict(a=spaces.Discrete(2))
 IMAGE = spaces.Box(0, 255, (96, 96, 3), np.uint8)
 # (id, space of observations, space of actions, field, what the line must contain)
 UNSUPPORTED = [
-    ("13 Dict", DICT, None, "observation_space", "Dict is not supported (got Dict('a': Discrete(2))); flatten with gymnasium.wrappers.Fl"),
+    (
+        "13 Dict",
+        DICT,
+        None,
+        "observation_space",
+        "Dict is not supported (got Dict('a': Discrete(2))); flatten with gymnasium.wrappers.Fl",
+    ),
     ("13 Tuple", spaces.Tuple([spaces.Discrete(2)]), None, "observation_space", "FlattenObservation"),
     ("13 Text", spaces.Text(3), None, "observation_space", "ObservationWrapper that turns the text into numbers"),
     ("13 Graph", spaces.Graph(spaces.Discrete(2), None), None, "observation_space", "Graph is not supported"),
     ("13 Sequence", spaces.Sequence(spaces.Discrete(2)), None, "observation_space", "fixed number"),
-    ("13 image", IMAGE, None, "observation_space", "images are not supported (got Box(0, 255, (96, 96, 3), uint8)); rules over"),
+    (
+        "13 image",
+        IMAGE,
+        None,
+        "observation_space",
+        "images are not supported (got Box(0, 255, (96, 96, 3), uint8)); rules over",
+    ),
     ("13 large", spaces.Box(0, 1, (5000,)), None, "observation_space", "5,000 numbers are too many"),
-    ("13 MultiDiscrete actions", None, spaces.MultiDiscrete([2, 3]), "action_space", "ActionWrapper that numbers the combinations"),
-    ("13 MultiBinary actions", None, spaces.MultiBinary(3), "action_space", "MultiBinary is not supported (got MultiBinary(3))"),
+    (
+        "13 MultiDiscrete actions",
+        None,
+        spaces.MultiDiscrete([2, 3]),
+        "action_space",
+        "ActionWrapper that numbers the combinations",
+    ),
+    (
+        "13 MultiBinary actions",
+        None,
+        spaces.MultiBinary(3),
+        "action_space",
+        "MultiBinary is not supported (got MultiBinary(3))",
+    ),
     ("13 Dict actions", None, DICT, "action_space", "ActionWrapper with Discrete or Box"),
     ("17 no observations", spaces.Box(0, 1, (0,)), None, "observation_space", "Box has no numbers in it"),
     ("17 no dimensions", spaces.Box(0, 1, ()), None, "observation_space", "Box has no dimensions"),
@@ -366,18 +456,40 @@ UNKNOWN = [
     ("21 namespace", "ALE/Pong-v5", {}, "'ALE/Pong-v5' is not registered; name the module that registers 'ALE' too"),
     ("21 malformed", "Cart Pole", {}, "'Cart Pole' is not registered"),
     ("21 nothing like it", "Qwxyz", {}, "'Qwxyz' is not registered; list"),
-    ("21 id of a module", "foreign_envs:Wolk-v0", {}, "'foreign_envs:Wolk-v0' is not registered; did you mean 'Walk-v0'?"),
+    (
+        "21 id of a module",
+        "foreign_envs:Wolk-v0",
+        {},
+        "'foreign_envs:Wolk-v0' is not registered; did you mean 'Walk-v0'?",
+    ),
     ("21 module", "no_such_module:make", {}, "module 'no_such_module', which is not installed; check the spelling"),
-    ("21 function", "foreign_envs:wolk", {}, "module 'foreign_envs' has no function 'wolk' (got 'foreign_envs:wolk'); did you mean 'walk'?"),
-    ("21 constructor", "foreign_envs:fails_to_start", {}, "making 'foreign_envs:fails_to_start' raised OSError: port 6000 is taken"),
-    ("21 option", "CartPole-v1", {"sutton": True}, "raised TypeError: CartPoleEnv.__init__() got an unexpected keyword argument 'sutton'"),
+    (
+        "21 function",
+        "foreign_envs:wolk",
+        {},
+        "module 'foreign_envs' has no function 'wolk' (got 'foreign_envs:wolk'); did you mean 'walk'?",
+    ),
+    (
+        "21 constructor",
+        "foreign_envs:fails_to_start",
+        {},
+        "making 'foreign_envs:fails_to_start' raised OSError: port 6000 is taken",
+    ),
+    (
+        "21 option",
+        "CartPole-v1",
+        {"sutton": True},
+        "raised TypeError: CartPoleEnv.__init__() got an unexpected keyword argument 'sutton'",
+    ),
     ("21 not an env", "foreign_envs:NotAnEnv", {}, "not a gymnasium.Env but NotAnEnv"),
     ("21 not an env object", 3, {}, "not a gymnasium.Env but int"),
     ("options of a live env", envs.Walk(), {"a": 1}, "takes no options (got ['a'])"),
 ]
 
 
-@pytest.mark.parametrize(("origin", "options", "must_contain"), [case[1:] for case in UNKNOWN], ids=[case[0] for case in UNKNOWN])
+@pytest.mark.parametrize(
+    ("origin", "options", "must_contain"), [case[1:] for case in UNKNOWN], ids=[case[0] for case in UNKNOWN]
+)
 def test_what_cannot_be_made_is_explained_in_a_line(origin, options, must_contain):
     with pytest.raises(UserError) as caught:
         EnvSource.of(origin, options).build()
@@ -419,12 +531,19 @@ UNPORTABLE = [
     ("34 partial", functools.partial(envs.spoiled, "nan_obs"), {}, "(a partial that cannot be imported)"),
     ("34 object", WithCall(), {}, "(a WithCall that cannot be imported)"),
     ("34 live", envs.Walk(), {}, "(an environment without an id)"),
-    ("34 wrapped", gymnasium.wrappers.ClipAction(gymnasium.make("Pendulum-v1")), {}, "(an environment in wrappers: ClipAction)"),
+    (
+        "34 wrapped",
+        gymnasium.wrappers.ClipAction(gymnasium.make("Pendulum-v1")),
+        {},
+        "(an environment in wrappers: ClipAction)",
+    ),
     ("34 options", "CartPole-v1", {"a": {1, 2}}, "(options are not plain data"),
 ]
 
 
-@pytest.mark.parametrize(("origin", "options", "must_contain"), [case[1:] for case in UNPORTABLE], ids=[case[0] for case in UNPORTABLE])
+@pytest.mark.parametrize(
+    ("origin", "options", "must_contain"), [case[1:] for case in UNPORTABLE], ids=[case[0] for case in UNPORTABLE]
+)
 def test_what_cannot_be_sent_to_workers_is_refused(origin, options, must_contain):
     with pytest.raises(UserError) as caught:
         EnvSource.of(origin, options).portable()
@@ -477,7 +596,13 @@ def test_a_live_environment_stays_open():
 @pytest.mark.parametrize(
     ("name", "observations", "actions", "horizon", "threshold"),
     [
-        ("CartPole-v1", ("cart position", "cart velocity", "pole angle", "pole angular velocity"), ("push left", "push right"), 500, 475.0),
+        (
+            "CartPole-v1",
+            ("cart position", "cart velocity", "pole angle", "pole angular velocity"),
+            ("push left", "push right"),
+            500,
+            475.0,
+        ),
         ("Pendulum-v1", ("cos angle", "sin angle", "angular velocity"), ("torque",), 200, None),
         ("MountainCarContinuous-v0", ("position", "velocity"), ("force",), 999, 90.0),
         ("foreign_envs:Named", ("time", "place", "one"), ("back", "forth"), 1000, None),

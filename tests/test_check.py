@@ -31,7 +31,9 @@ def test_an_environment_that_nobody_seeds(name):  # 31
 
 
 def test_an_environment_that_carries_state_into_the_next_episode():  # 32
-    assert not_deterministic("foreign_envs:Leaking").endswith("(3): state of the environment leaks into the next episode")
+    assert not_deterministic("foreign_envs:Leaking").endswith(
+        "(3): state of the environment leaks into the next episode"
+    )
 
 
 def test_trouble_while_determinism_is_checked():
@@ -52,7 +54,11 @@ def test_the_report_of_a_check(capsys):
     for row in report["observations"]:
         assert row["seen"][0] < row["seen"][1]
     assert report["returns"] == report["lengths"] and report["episodes"] == report["terminated"] == 4
-    assert (report["actions"], report["warnings"], report["not_deterministic"]) == (["push left", "push right"], [], None)
+    assert (report["actions"], report["warnings"], report["not_deterministic"]) == (
+        ["push left", "push right"],
+        [],
+        None,
+    )
     assert report["steps_per_second"] > 0
 
 

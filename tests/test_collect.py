@@ -53,11 +53,27 @@ def test_exploration_has_known_probabilities(tmp_path):
 def test_the_same_command_gives_the_same_bytes(capsys, monkeypatch, tmp_path):
     files = [tmp_path / "a.npz", tmp_path / "b ü.npz", tmp_path / "c.npz"]
     for file, seed in zip(files, ("7", "7", "8")):
-        command = ["collect", "three-rooms", "--controller", "doors", "--epsilon", "0.3", "--episodes", "50", "--seed", seed, "--json", "--out", str(file)]
+        command = [
+            "collect",
+            "three-rooms",
+            "--controller",
+            "doors",
+            "--epsilon",
+            "0.3",
+            "--episodes",
+            "50",
+            "--seed",
+            seed,
+            "--json",
+            "--out",
+            str(file),
+        ]
         code, out, err = asap(command, capsys, monkeypatch)
         report = json.loads(out.splitlines()[-1])
         assert code == 0 and err == ""
-        assert report["episodes"] == 50 and report["success_ci"][0] < report["success"] <= report["success_ci"][1] == 1.0
+        assert (
+            report["episodes"] == 50 and report["success_ci"][0] < report["success"] <= report["success_ci"][1] == 1.0
+        )
     assert files[0].read_bytes() == files[1].read_bytes() != files[2].read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {file.name for file in files}, "nothing else is left behind"
 
@@ -97,6 +113,10 @@ def test_one_clear_line(arguments, field, must_contain, capsys, monkeypatch, tmp
 def test_an_exploring_controller_is_not_deterministic():
     task = catalog.find("two-rooms")
     doors = find_controller(task, "doors")
-    assert doors.deterministic and not explored(doors, 0.1).deterministic and not find_controller(task, "random").deterministic
+    assert (
+        doors.deterministic
+        and not explored(doors, 0.1).deterministic
+        and not find_controller(task, "random").deterministic
+    )
     with pytest.raises(UserError, match="--epsilon"):
         explored(doors, -0.1)

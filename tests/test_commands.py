@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-SMALL = [part for item in ("learn.lanes=8", "learn.window=32", "run.eval_episodes=8", "run.final_episodes=16") for part in ("--set", item)]
+SMALL = [
+    part
+    for item in ("learn.lanes=8", "learn.window=32", "run.eval_episodes=8", "run.final_episodes=16")
+    for part in ("--set", item)
+]
 
 
 def asap(*arguments: str, check: bool = True) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "asap", *arguments], capture_output=True, text=True, timeout=300, check=check)
+    return subprocess.run(
+        [sys.executable, "-m", "asap", *arguments], capture_output=True, text=True, timeout=300, check=check
+    )
 
 
 def last_json(done: subprocess.CompletedProcess) -> dict:
@@ -24,7 +30,21 @@ def last_json(done: subprocess.CompletedProcess) -> dict:
 def joint(tmp_path_factory) -> dict:
     """A joint run of two weighted tasks with two hyperplanes."""
     out = tmp_path_factory.mktemp("commands") / "joint"
-    done = asap("train", "two-rooms:3", "flipped-two-rooms", "-k", "2", "--seeds", "3", "--episodes", "40", *SMALL, "--out", str(out), "--json")
+    done = asap(
+        "train",
+        "two-rooms:3",
+        "flipped-two-rooms",
+        "-k",
+        "2",
+        "--seeds",
+        "3",
+        "--episodes",
+        "40",
+        *SMALL,
+        "--out",
+        str(out),
+        "--json",
+    )
     return last_json(done)
 
 
@@ -53,7 +73,9 @@ def test_eval_agrees_with_train(joint):
     assert report["parameters_sha256"] == joint["parameters_sha256"]
     assert set(report["per_task"]) == {"two-rooms", "flipped-two-rooms"}
     assert sum(report["skills"]["usage"]) == pytest.approx(1) and len(report["skills"]["duration"]) == 4
-    assert all(duration >= 1 or usage == 0 for duration, usage in zip(report["skills"]["duration"], report["skills"]["usage"]))
+    assert all(
+        duration >= 1 or usage == 0 for duration, usage in zip(report["skills"]["duration"], report["skills"]["usage"])
+    )
     assert 0 <= report["success"] <= 1
 
 
@@ -63,7 +85,9 @@ def test_explain_names_planes_and_skills(joint):
 
 
 def test_plot_writes_pictures_that_open(joint, tmp_path):
-    report = last_json(asap("plot", joint["run"], "--task", "flipped-two-rooms", "--out", str(tmp_path / "pictures ü"), "--json"))
+    report = last_json(
+        asap("plot", joint["run"], "--task", "flipped-two-rooms", "--out", str(tmp_path / "pictures ü"), "--json")
+    )
     assert set(report["pictures"]) == {"partition", "learning", "usage"}
     for path in report["pictures"].values():
         assert imread(path).std() > 0.01
@@ -71,9 +95,20 @@ def test_plot_writes_pictures_that_open(joint, tmp_path):
 
 def test_tasks_and_settings_list_everything():
     tasks = last_json(asap("tasks", "--json"))["tasks"]
-    assert [task["task"] for task in tasks] == ["two-rooms", "flipped-two-rooms", "three-rooms", "striker-r1", "striker-r2", "striker-r3"]
+    assert [task["task"] for task in tasks] == [
+        "two-rooms",
+        "flipped-two-rooms",
+        "three-rooms",
+        "striker-r1",
+        "striker-r2",
+        "striker-r3",
+    ]
     for reference in (task["reference"] for task in tasks):
-        rising = [reference[name] for name in ("misspecified", "near_optimal", "approx_optimal", "dp_optimal") if reference[name] is not None]
+        rising = [
+            reference[name]
+            for name in ("misspecified", "near_optimal", "approx_optimal", "dp_optimal")
+            if reference[name] is not None
+        ]
         assert rising == sorted(rising) and len(rising) >= 3
     assert "learn.epochs" in asap("settings").stdout
 

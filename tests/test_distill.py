@@ -113,7 +113,10 @@ def test_numbered_states_and_actions_that_start_at_one():
 def test_agreement_of_controls():
     told = np.array([[0.0], [1.0], [2.0]])
     assert share_explained(told, told) == 1 and share_explained(told, np.full((3, 1), 1.0)) == 0
-    assert share_explained(np.ones((3, 1)), np.ones((3, 1))) == 1 and share_explained(np.ones((3, 1)), np.zeros((3, 1))) == 0
+    assert (
+        share_explained(np.ones((3, 1)), np.ones((3, 1))) == 1
+        and share_explained(np.ones((3, 1)), np.zeros((3, 1))) == 0
+    )
 
 
 class Answers:
@@ -130,11 +133,17 @@ class Answers:
     "teacher, said",
     [
         (object(), r"teacher: has no predict \(got object\); pass an object with predict"),
-        (Answers(2), r"teacher: gives an action that is not in Discrete\(2\) \(got 2\); see that it was made for CartPole-v1"),
+        (
+            Answers(2),
+            r"teacher: gives an action that is not in Discrete\(2\) \(got 2\); see that it was made for CartPole-v1",
+        ),
         (Answers(np.array([0, 1])), "teacher: gives an action that is not in"),
         (Answers(0.5), "teacher: gives an action that is not in"),
         (Answers("left"), "teacher: gives an action that is not in"),
-        (Answers(ValueError("no such\nkey")), "teacher: predict raised ValueError: no such key; see that it was made for"),
+        (
+            Answers(ValueError("no such\nkey")),
+            "teacher: predict raised ValueError: no such key; see that it was made for",
+        ),
     ],
 )
 def test_a_teacher_that_does_not_fit_is_refused(teacher, said):

@@ -88,7 +88,9 @@ def test_a_new_episode_begins_in_the_same_step_from_the_keys_of_that_step(short_
 
 
 def test_a_new_episode_starts_in_the_box_of_its_own_task(short_rooms, compiled):
-    start = compiled(jax.vmap(lambda i, tasks: begin(tasks, fold(root(3), i, 0), fold(root(3), i, 1)), in_axes=(0, None)))
+    start = compiled(
+        jax.vmap(lambda i, tasks: begin(tasks, fold(root(3), i, 0), fold(root(3), i, 1)), in_axes=(0, None))
+    )
     episodes = start(jnp.arange(2000), short_rooms)
     x, y, task = map(np.asarray, (episodes.state.x, episodes.state.y, episodes.task))
     near = (0.74 <= x) & (x <= 0.79) & (0.05 <= y) & (y <= 0.18)
@@ -159,7 +161,9 @@ def test_the_totals_are_those_of_an_explicit_loop(short_rooms, compiled, window)
             np.testing.assert_allclose(transitions.next_observation[:, t, n], outcome.next_observation, atol=1e-6)
             if outcome.terminated or outcome.truncated:
                 counted[:, task] += (1, float(outcome.total), bool(outcome.terminated), int(outcome.elapsed))
-        jax.tree.map(lambda leaf, expected: np.testing.assert_allclose(leaf[n], expected, atol=1e-6), after.episode, episode)
+        jax.tree.map(
+            lambda leaf, expected: np.testing.assert_allclose(leaf[n], expected, atol=1e-6), after.episode, episode
+        )
     np.testing.assert_allclose(np.stack(totals), counted, rtol=1e-6)
     assert (counted[0] > 0).all() and counted[2].sum() > 0 and (counted[0] - counted[2]).sum() > 0
 

@@ -19,7 +19,9 @@ def test_every_example_is_run():
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_an_example_runs(name, tmp_path):
     began = time.monotonic()
-    done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, timeout=240, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert time.monotonic() - began < 120
     assert " then " in done.stdout

@@ -123,7 +123,9 @@ def test_the_whole_text_of_a_cart_pole():
 
 
 def test_a_plane_that_points_the_other_way_is_the_same_rule_with_the_skills_exchanged():
-    there, back = (explain_foreign(cart_pole(sign * np.array([0.3, 0.4, -0.1, 1.2, 0.7])), task("CartPole-v1")) for sign in (1, -1))
+    there, back = (
+        explain_foreign(cart_pole(sign * np.array([0.3, 0.4, -0.1, 1.2, 0.7])), task("CartPole-v1")) for sign in (1, -1)
+    )
     assert rules_of(back.text)[0].startswith("if pole angle + ") and "then push left (97 %)" in rules_of(back.text)[0]
     assert rules_of(back.text)[0].split(" then")[0] == rules_of(there.text)[0].split(" then")[0]
 
@@ -238,7 +240,10 @@ def test_of_many_inputs_the_largest_are_named():
     beta = np.float32([0, *np.linspace(1.0, 0.05, 20)])
     policy = policy_of(Features.of(Polynomial(1), tuple(range(20))), [beta], gibbs([LIKELY, UNLIKELY]))
     explanation = explain_foreign(policy, many)
-    assert "  if obs 0 + 0.95*obs 1 + 0.9*obs 2 + 0.85*obs 3 + 0.8*obs 4 + 0.75*obs 5 + 14 smaller terms > 0 then" in explanation.text
+    assert (
+        "  if obs 0 + 0.95*obs 1 + 0.9*obs 2 + 0.85*obs 3 + 0.8*obs 4 + 0.75*obs 5 + 14 smaller terms > 0 then"
+        in explanation.text
+    )
     assert len(explanation.as_dict()["planes"][0]["value"]["terms"]) == 20
 
 
@@ -248,7 +253,10 @@ def test_a_network_tells_what_its_units_look_at():
     text = explain_foreign(policy, task("CartPole-v1")).text
     assert "if unit 1 - 0.5*unit 2 > -0.1 then" in text
     assert "  unit 1: pole angle (2), pole angular velocity (1), cart position (0), cart velocity (0)\n" in text
-    assert "Inside waves, bumps and units an input counts in deviations from its mean:\n  (cart position - 0.5) / 0.4\n" in text
+    assert (
+        "Inside waves, bumps and units an input counts in deviations from its mean:\n  (cart position - 0.5) / 0.4\n"
+        in text
+    )
     assert "  (cart velocity + 1) / 2\n" in text
 
 
@@ -259,7 +267,9 @@ def test_numbered_states_are_listed():
     policy = policy_of(Features.of(Polynomial(1), tuple(range(16))), beta, gibbs(theta))
     rules = rules_of(explain_foreign(policy, task("FrozenLake-v1")).text)
     assert rules[0] == "in row 0 columns 1 and 2; row 1 column 1: down (55 %) or right (40 %)"
-    assert rules[1].startswith("in row 0 columns 0 and 3; row 1 columns 0, 2 and 3;") and rules[1].endswith(": left (90 %)")
+    assert rules[1].startswith("in row 0 columns 0 and 3; row 1 columns 0, 2 and 3;") and rules[1].endswith(
+        ": left (90 %)"
+    )
 
 
 def test_skills_that_weigh_states_are_told_by_the_action_that_wins_in_each():
@@ -270,10 +280,14 @@ def test_skills_that_weigh_states_are_told_by_the_action_that_wins_in_each():
     cells = Features.of(Polynomial(1), tuple(range(16)))
     text = explain_foreign(policy_of(cells, beta, gibbs(theta), cells), task("FrozenLake-v1")).text
     assert "\n  skill 1:\n    down in row 0 column 1\n    right in row 0 column 2; row 1 column 1\n" in text
-    assert "    left in row 0 column 0; row 1 columns 0, 2 and 3; row 2" in text and "    up in row 0 column 3\n" in text
+    assert (
+        "    left in row 0 column 0; row 1 columns 0, 2 and 3; row 2" in text and "    up in row 0 column 3\n" in text
+    )
     assert "score" not in text and "two digits" not in text
     never = policy_of(cells, np.zeros((1, 17), np.float32) - np.eye(1, 17, dtype=np.float32), gibbs(theta), cells)
-    assert "\n  skill 1: nowhere the likeliest\n" in explain_foreign(never, task("FrozenLake-v1"), usage=[0.8, 0.2]).text
+    assert (
+        "\n  skill 1: nowhere the likeliest\n" in explain_foreign(never, task("FrozenLake-v1"), usage=[0.8, 0.2]).text
+    )
 
 
 def test_a_region_that_is_hardly_ever_visited_has_no_rule():
@@ -298,6 +312,13 @@ def test_what_may_be_chance_is_called_so():
 
 
 def test_rounded_numbers_are_written_in_full():
-    assert [exact(v) for v in (2.9408, -0.0, 1.0, 0.00012, 12e5, 2.5e-7)] == ["2.9408", "0", "1", "0.00012", "1200000", "2.5e-07"]
+    assert [exact(v) for v in (2.9408, -0.0, 1.0, 0.00012, 12e5, 2.5e-7)] == [
+        "2.9408",
+        "0",
+        "1",
+        "0.00012",
+        "1200000",
+        "2.5e-07",
+    ]
     assert sum_in_full([("a b", -1.0), ("c", 0.5)], -2.0, 3) == "-a b + 0.5*c + 3 smaller terms - 2"
     np.testing.assert_array_equal(significant(np.array([1.249e-4, -987.0, 0.0]), 2), [1.2e-4, -990.0, 0.0])

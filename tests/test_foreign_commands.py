@@ -38,7 +38,9 @@ def test_eval_explain_and_plot(run, module_asap, capsys):
     code, out, _ = module_asap(["eval", run, "--episodes", "10", "--stochastic", "--workers", "2"], capsys)
     assert code == 0 and out.startswith("CartPole-v1: return ") and "success" not in out
     code, out, _ = module_asap(["explain", run, "--seed", "1"], capsys)
-    assert code == 0 and "pole angular velocity" in out and " then push " in out and "by the rounded numbers above" in out
+    assert (
+        code == 0 and "pole angular velocity" in out and " then push " in out and "by the rounded numbers above" in out
+    )
     code, out, _ = module_asap(["explain", run, "--json"], capsys)
     assert code == 0 and json.loads(out.splitlines()[-1])["task"] == "CartPole-v1"
     code, out, _ = module_asap(["plot", run, "--json"], capsys)
@@ -49,7 +51,9 @@ def test_check_and_distill_answer_too(module_asap, capsys, tmp_path):
     code, out, _ = module_asap(["check", "CartPole-v1", "--episodes", "2", "--json"], capsys)
     assert code == 0 and json.loads(out.splitlines()[-1])
     path = str(tmp_path / "rules.asap")
-    code, out, _ = module_asap(["distill", "test_foreign_commands:teacher", "CartPole-v1", "--episodes", "4", "--out", path, "--json"], capsys)
+    code, out, _ = module_asap(
+        ["distill", "test_foreign_commands:teacher", "CartPole-v1", "--episodes", "4", "--out", path, "--json"], capsys
+    )
     report = json.loads(out.splitlines()[-1])
     assert code == 0 and report["student_return"] > 0.5 * report["teacher_return"] > 200
 

@@ -153,7 +153,13 @@ def test_continuous_actions_are_learned_within_their_bounds():
 
 @pytest.mark.parametrize(
     ("env", "planes", "skills"),
-    [("CartPole-v1", 1, "constant"), ("Acrobot-v1", 2, "constant"), ("Pendulum-v1", 2, "linear"), ("FrozenLake-v1", 1, "linear"), ("Walk9", 1, "linear")],
+    [
+        ("CartPole-v1", 1, "constant"),
+        ("Acrobot-v1", 2, "constant"),
+        ("Pendulum-v1", 2, "linear"),
+        ("FrozenLake-v1", 1, "linear"),
+        ("Walk9", 1, "linear"),
+    ],
 )
 def test_defaults_fit_the_environment(env, planes, skills):
     class Walk9(Walk):
@@ -163,7 +169,10 @@ def test_defaults_fit_the_environment(env, planes, skills):
     assert (policy.hyperplanes, policy.skills) == (planes, skills)
 
 
-@pytest.mark.parametrize("choice", [{"features": "network"}, {"skills": "network"}, {"features": "fourier"}, {"features": "poly2", "hyperplanes": 2}])
+@pytest.mark.parametrize(
+    "choice",
+    [{"features": "network"}, {"skills": "network"}, {"features": "fourier"}, {"features": "poly2", "hyperplanes": 2}],
+)
 def test_every_kind_of_policy_learns(choice):
     model = ASAP("CartPole-v1", seed=1, **choice).learn(15_000)
     assert model.evaluate(episodes=10)["return"] > 80
@@ -233,7 +242,14 @@ def test_tensorboard_gets_the_names_of_stable_baselines3(tmp_path):
     ASAP("CartPole-v1", settings=SHORT).learn(2000, tensorboard_log=tmp_path)
     events = EventAccumulator(str(tmp_path / "CartPole-v1-seed-0")).Reload()
     names = set(events.Tags()["scalars"])
-    assert {"rollout/ep_rew_mean", "rollout/ep_len_mean", "time/total_timesteps", "time/fps", "train/approx_kl", "skills/usage_1"} <= names
+    assert {
+        "rollout/ep_rew_mean",
+        "rollout/ep_len_mean",
+        "time/total_timesteps",
+        "time/fps",
+        "train/approx_kl",
+        "skills/usage_1",
+    } <= names
     assert events.Scalars("rollout/ep_rew_mean")[-1].step >= 2000
 
 
@@ -319,7 +335,9 @@ def test_rewards_that_never_differ_are_remarked(tmp_path, capsys):
     ASAP(Same, settings=SHORT).learn(4000, run=tmp_path / "run")
     told = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     messages = [event["message"] for event in told if event["kind"] == "notice"]
-    assert len([m for m in messages if m.startswith("no learning signal: every episode so far had a return of 12")]) == 1
+    assert (
+        len([m for m in messages if m.startswith("no learning signal: every episode so far had a return of 12")]) == 1
+    )
 
 
 def test_episodes_of_one_step_are_refused_unless_allowed():
@@ -340,5 +358,8 @@ def test_success_is_unknown_where_an_environment_does_not_tell():
 def test_what_the_settings_say_of_an_environment_holds_for_a_live_one():
     model = ASAP(Walk, settings=[*SHORT, "env.max_steps=5"])
     assert model.evaluate(episodes=3)["length"] == 5
-    whole, half = (ASAP(Walk, settings=[*SHORT, f"env.reward_scale={scale}"]).evaluate(episodes=3)["returns"] for scale in (1.0, 0.5))
+    whole, half = (
+        ASAP(Walk, settings=[*SHORT, f"env.reward_scale={scale}"]).evaluate(episodes=3)["returns"]
+        for scale in (1.0, 0.5)
+    )
     np.testing.assert_allclose(half, 0.5 * np.asarray(whole), rtol=1e-5)

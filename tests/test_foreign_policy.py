@@ -54,8 +54,19 @@ def task(continuous: bool) -> Task:
     return Task(Spec(names, (-1.0,) * SIZE, (1.0,) * SIZE, "", ("a", "b"), 10, 0.99, continuous))
 
 
-def policy_of(skills: str = "constant", basis: str = "linear", planes: int = 2, continuous: bool = False, **changes) -> ASAPPolicy:
-    config = PolicyConfig(hyperplanes=planes, skills=skills, basis=basis, alpha_beta=2.0, start="random", bias=True, hidden=(5, 4), **changes)
+def policy_of(
+    skills: str = "constant", basis: str = "linear", planes: int = 2, continuous: bool = False, **changes
+) -> ASAPPolicy:
+    config = PolicyConfig(
+        hyperplanes=planes,
+        skills=skills,
+        basis=basis,
+        alpha_beta=2.0,
+        start="random",
+        bias=True,
+        hidden=(5, 4),
+        **changes,
+    )
     generator = np.random.default_rng(3)
     policy = build_policy(config, (task(continuous),), generator)
     lively = [generator.standard_normal(leaf.shape).astype(np.float32) for leaf in parameters_of(policy)[:2]]
@@ -154,7 +165,9 @@ def test_autodiff_finds_the_closed_form(gradient, termination):
     policy = policy_of("linear", "polynomial", termination=termination)
     batch, weights = steps(policy, False), jnp.linspace(-1, 1, SAMPLES)
     closed = weighted_score(policy, batch, score(policy, batch, gradient), weights)
-    for one, other in zip(jax.tree.leaves(closed), jax.tree.leaves(weighted_score_by_autodiff(policy, batch, gradient, weights))):
+    for one, other in zip(
+        jax.tree.leaves(closed), jax.tree.leaves(weighted_score_by_autodiff(policy, batch, gradient, weights))
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
@@ -219,7 +232,9 @@ def test_an_observation_that_never_changes_is_left_alone():
 def test_new_scales_leave_a_linear_policy_what_it_was(continuous):
     policy = policy_of("linear", "linear", continuous=continuous)
     batch = steps(policy, continuous)
-    moments = with_observations(no_moments(SIZE), -40 + 9 * np.random.default_rng(1).standard_normal((50, SIZE)).astype(np.float32))
+    moments = with_observations(
+        no_moments(SIZE), -40 + 9 * np.random.default_rng(1).standard_normal((50, SIZE)).astype(np.float32)
+    )
     after = rescaled(policy, moments)
     before_log, after_log = (score(p, batch, MARGINAL).log_prob for p in (policy, after))
     np.testing.assert_allclose(before_log, after_log, rtol=1e-3, atol=1e-3)

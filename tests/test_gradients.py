@@ -229,7 +229,8 @@ def test_the_marginal_score_has_no_larger_variance(study, case):
     policy, _, _, found = study(case)
     joint = by_state(policy, np.exp(found[SAMPLED].log_prob))
     sampled, marginal = (
-        np.einsum("xsa,xsap->xp", joint, by_state(policy, found[gradient].ours) ** 2) for gradient in (SAMPLED, MARGINAL)
+        np.einsum("xsa,xsap->xp", joint, by_state(policy, found[gradient].ours) ** 2)
+        for gradient in (SAMPLED, MARGINAL)
     )
     assert (marginal <= sampled + 1e-6 * sampled.max()).all()
     assert marginal.sum() < 0.9 * sampled.sum()
@@ -256,7 +257,9 @@ def rows(found: Study, theta: np.ndarray, sign_theta: float = 1.0, sign_beta: fl
     of_theta = np.einsum("sn,san,dn->nsad", found.skills, theta, found.phi)
     of_beta = np.einsum("kn,fn->nkf", found.planes, found.psi)
     samples = len(of_beta)
-    return np.concatenate([sign_theta * of_theta.reshape(samples, -1), sign_beta * of_beta.reshape(samples, -1)], axis=1)
+    return np.concatenate(
+        [sign_theta * of_theta.reshape(samples, -1), sign_beta * of_beta.reshape(samples, -1)], axis=1
+    )
 
 
 def as_built(found: Study) -> np.ndarray:

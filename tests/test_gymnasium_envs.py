@@ -245,7 +245,9 @@ def test_the_batch_tells_how_each_episode_stands(monkeypatch):
     def lost(env, noise, state, action, task, transition=Rooms.transition):
         return transition(env, noise, state, action, task)._replace(success=jnp.bool_(False))
 
-    view = view_of(catalog.find("two-rooms"))._replace(status=lambda state: state.x > 0.8, status_names=("going", "there"))
+    view = view_of(catalog.find("two-rooms"))._replace(
+        status=lambda state: state.x > 0.8, status_names=("going", "there")
+    )
     monkeypatch.setattr(Rooms, "transition", lost)
     monkeypatch.setattr(gymnasium_vector, "view_of", lambda _: view)
     envs = make_vec(2, max_episode_steps=399)  # A limit that no other test has: programs are kept by it.

@@ -5,7 +5,19 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from asap.envs.picture import BALL, DEFENDER, GOALKEEPER, GRASS, LINE, MARGIN_X, MARGIN_Y, NET, PIXELS_PER_METRE, STRIKER, draw_pitch
+from asap.envs.picture import (
+    BALL,
+    DEFENDER,
+    GOALKEEPER,
+    GRASS,
+    LINE,
+    MARGIN_X,
+    MARGIN_Y,
+    NET,
+    PIXELS_PER_METRE,
+    STRIKER,
+    draw_pitch,
+)
 from asap.envs.registration import register
 from asap.envs.soccer.half_field import STATUS_NAMES, Match
 from asap.envs.soccer.physics import Ball, World, rested
@@ -51,7 +63,9 @@ def test_each_task_is_made_with_its_players(number, players):
 
 
 def test_a_goal_is_a_success_and_another_end_is_none(env):
-    ends = [play(env, shoot_within_12_metres, seed) for seed in range(5)] + [play(env, lambda _: SHOOT, seed) for seed in range(3)]
+    ends = [play(env, shoot_within_12_metres, seed) for seed in range(5)] + [
+        play(env, lambda _: SHOOT, seed) for seed in range(3)
+    ]
     for rewards, terminated, info in ends:
         assert terminated and info["status"] in STATUS_NAMES[1:]
         assert info["success"] == (info["status"] == "goal") == (rewards[-1] > 0.9)
@@ -72,7 +86,10 @@ def test_soccer_takes_no_start(env):
 
 
 def match(ball, *players):
-    world = World(Ball(Vector(*ball), Vector(0.0, 0.0)), tuple(rested(Vector(*map(np.float32, p)), np.float32(0)) for p in players))
+    world = World(
+        Ball(Vector(*ball), Vector(0.0, 0.0)),
+        tuple(rested(Vector(*map(np.float32, p)), np.float32(0)) for p in players),
+    )
     return Match(world, 0, 0, False, 0)
 
 

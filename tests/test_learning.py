@@ -35,7 +35,19 @@ LEARNERS = [
 @pytest.mark.parametrize(("learner", "gradient", "settings"), LEARNERS, ids=[f"{one[0]} {one[1]}" for one in LEARNERS])
 def test_every_learner_improves_on_the_start(learner, gradient, settings, tmp_path):
     extra = [part for item in settings for part in ("--set", item)]
-    report = train("two-rooms", "--seeds", "4", "--episodes", "2000", "--learner", learner, "--gradient", gradient, *extra, out=tmp_path / "run")
+    report = train(
+        "two-rooms",
+        "--seeds",
+        "4",
+        "--episodes",
+        "2000",
+        "--learner",
+        learner,
+        "--gradient",
+        gradient,
+        *extra,
+        out=tmp_path / "run",
+    )
     better = [value > report["reference"]["misspecified"] + 100 for value in report["return"]["all"]]
     assert sum(better) >= 2, report["return"]
 
@@ -43,7 +55,9 @@ def test_every_learner_improves_on_the_start(learner, gradient, settings, tmp_pa
 def test_reinforce_improves_on_the_start(tmp_path):
     """Literal REINFORCE has no softening, and some seeds end with one skill; all of them gain on the uniform start."""
     large = ("--set", "learn.batch_episodes=128", "--set", "learn.lanes=128")
-    report = train("two-rooms", "--seeds", "4", "--episodes", "12000", "--learner", "reinforce", *large, out=tmp_path / "run")
+    report = train(
+        "two-rooms", "--seeds", "4", "--episodes", "12000", "--learner", "reinforce", *large, out=tmp_path / "run"
+    )
     better = [value > report["reference"]["misspecified"] + 40 for value in report["return"]["all"]]
     assert sum(better) >= 3, report["return"]
 
@@ -63,5 +77,7 @@ def test_a_broken_theorem_does_not_learn(breakage, tmp_path):
         "updates.score = broken\nimport asap.cli\nasap.cli.main()"
     )
     arguments = ["train", "two-rooms", "--seeds", "4", "--episodes", "400", "--json", "--out", str(tmp_path / "run")]
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=500, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=500, check=True
+    )
     assert json.loads(done.stdout.splitlines()[-1])["near_optimal_seeds"] <= 1

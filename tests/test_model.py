@@ -130,7 +130,10 @@ def test_deterministic_is_the_most_probable_skill_and_its_most_probable_action(n
 def test_drawn_actions_have_the_probabilities_of_the_policy(model):
     action, skill = model.predict(np.tile(OBS, (20_000, 1)))
     m = model._play._descriptors["two-rooms"]
-    for drawn, log_probs in ((action, model.policy.action_log_probs(OBS, m)), (skill, model.policy.skill_log_probs(OBS, m))):
+    for drawn, log_probs in (
+        (action, model.policy.action_log_probs(OBS, m)),
+        (skill, model.policy.skill_log_probs(OBS, m)),
+    ):
         frequency = np.bincount(drawn, minlength=len(log_probs)) / len(drawn)
         np.testing.assert_allclose(frequency, np.exp(log_probs), atol=0.02)
     calls = np.bincount([model.predict(OBS)[0] for _ in range(300)], minlength=4) / 300
@@ -140,11 +143,15 @@ def test_drawn_actions_have_the_probabilities_of_the_policy(model):
 def test_one_observation_draws_as_the_first_of_many(saved):
     one, many = ASAP.load(saved), ASAP.load(saved)
     for _ in range(20):
-        assert [int(value) for value in one.predict(OBS)] == [int(values[0]) for values in many.predict(np.tile(OBS, (3, 1)))]
+        assert [int(value) for value in one.predict(OBS)] == [
+            int(values[0]) for values in many.predict(np.tile(OBS, (3, 1)))
+        ]
 
 
 def test_a_committed_skill_is_kept_from_state_to_state():
-    model = ASAP("two-rooms", hyperplanes=2, settings=("termination=0", "alpha_beta=0.001"))  # All skills are likely everywhere.
+    model = ASAP(
+        "two-rooms", hyperplanes=2, settings=("termination=0", "alpha_beta=0.001")
+    )  # All skills are likely everywhere.
     many = np.tile(OBS, (2000, 1))
     for skill in range(4):
         kept = model.predict(many, state=np.full(2000, skill))[1]
@@ -258,7 +265,10 @@ def test_a_saved_model_comes_back_whole(model, tmp_path, name):
     assert loaded.evaluate(20) == model.evaluate(20)
 
 
-@pytest.mark.parametrize("settings", [("basis=rbf", "centres=3"), ("basis=fourier", "frequencies=[[1, 0.5]]"), ("skills=linear", "termination=0.1")])
+@pytest.mark.parametrize(
+    "settings",
+    [("basis=rbf", "centres=3"), ("basis=fourier", "frequencies=[[1, 0.5]]"), ("skills=linear", "termination=0.1")],
+)
 def test_every_kind_of_policy_can_be_saved(tmp_path, settings):
     model = ASAP(TWO_TASKS, hyperplanes=2, learner="natural", gradient="sampled", seed=2**40, settings=settings)
     model.save(tmp_path / "model")
@@ -287,7 +297,13 @@ class Bomb:
 
 def test_foreign_files_are_refused_and_never_run(tmp_path):
     path = tmp_path / "foreign"
-    for content in (pickle.dumps(Bomb()), pickle.dumps({"theta": [1]}), b"PK\x03\x04" + bytes(100), b"\x00" * 1000, b"{}"):
+    for content in (
+        pickle.dumps(Bomb()),
+        pickle.dumps({"theta": [1]}),
+        b"PK\x03\x04" + bytes(100),
+        b"\x00" * 1000,
+        b"{}",
+    ):
         path.write_bytes(content)
         assert error_line(lambda: ASAP.load(path), RunError).startswith("model: ")
     checkpoints.replace(path, checkpoints.seal(0, {"a": np.zeros(2)}, {}))
@@ -328,8 +344,15 @@ def test_saving_where_it_cannot_be_is_one_line(model, tmp_path):
 
 
 def test_settings_come_from_preset_then_options_then_settings():
-    config = ASAP("two-rooms:2", preset="paper", learner="natural", settings=("learn.entropy=0.3", "gradient=marginal")).config
-    assert (config.learn.learner, config.learn.gradient, config.learn.optimizer, config.learn.entropy) == ("natural", "marginal", "sgd", 0.3)
+    config = ASAP(
+        "two-rooms:2", preset="paper", learner="natural", settings=("learn.entropy=0.3", "gradient=marginal")
+    ).config
+    assert (config.learn.learner, config.learn.gradient, config.learn.optimizer, config.learn.entropy) == (
+        "natural",
+        "marginal",
+        "sgd",
+        0.3,
+    )
     assert config.run.tasks == ("two-rooms",) and config.run.seed == 0
     assert ASAP("two-rooms", settings="epochs=3").config.learn.epochs == 3
 

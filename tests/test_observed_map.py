@@ -114,5 +114,7 @@ def test_states_of_another_environment_are_refused():
 
 
 def test_every_map_can_be_saved(tmp_path):
-    observed_map(policy_of([[0.1, 0, 0, 1, 0.5], [0, 1, 0, 0, 0]]), task("CartPole-v1"), visited(4)).savefig(tmp_path / "map.png")
+    observed_map(policy_of([[0.1, 0, 0, 1, 0.5], [0, 1, 0, 0, 0]]), task("CartPole-v1"), visited(4)).savefig(
+        tmp_path / "map.png"
+    )
     assert (tmp_path / "map.png").stat().st_size > 10_000

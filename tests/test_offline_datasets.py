@@ -106,7 +106,11 @@ SPOILED = [
     ("79 lengths", cut("action", 7), "row 7: column 'action' has 7 rows, 'observation' has 8"),
     ("79 episode lengths", cut("final_observation", 2), "'final_observation' has 2 rows, there are 3 episodes"),
     ("79 interleaved", changed("episode", [4, 6], 5), "row 4: episode 5 comes after episode 6"),
-    ("79 duplicate", changed("episode", slice(4, 8), 6), "row 4: episode 6 goes on after its end, or its id is given twice"),
+    (
+        "79 duplicate",
+        changed("episode", slice(4, 8), 6),
+        "row 4: episode 6 goes on after its end, or its id is given twice",
+    ),
     ("79 no end", changed("terminated", 2, False), "row 3: episode 6 begins, but episode 5 has no end"),
     ("79 end inside", changed("truncated", 5, True), "row 6: episode 9 goes on after its end"),
     ("79 last end", changed("terminated", 7, False), "row 7: the last episode has no end"),
@@ -138,7 +142,10 @@ def test_bad_episodes_are_dropped_and_counted(tmp_path, capsys):
     columns["action"][0] = 17
     dataset = Dataset(write(tmp_path / "data.npz", columns), LAYOUT, drop_bad_rows=True)
     assert dataset.dropped == {"bad_rows": 3, "episodes": 2} and dataset.num_episodes == 1
-    assert capsys.readouterr().err == f"note: dataset {tmp_path / 'data.npz'}: 3 bad rows: left out 2 of 3 episodes; the first: row 0: action is 17, two-rooms has 0 to 3\n"
+    assert (
+        capsys.readouterr().err
+        == f"note: dataset {tmp_path / 'data.npz'}: 3 bad rows: left out 2 of 3 episodes; the first: row 0: action is 17, two-rooms has 0 to 3\n"
+    )
     np.testing.assert_array_equal(dataset.read(0).final_observation, columns["final_observation"][1])
     columns["reward"][:] = np.nan
     with pytest.raises(UserError, match="every episode has a bad row"):
@@ -164,7 +171,9 @@ def test_damaged_files_are_named_with_the_byte(tmp_path):
     path.write_bytes(b"GIF89a" + whole)
     with pytest.raises(UserError, match="byte 0 is b'GI', should be b'PK'"):
         Dataset(path, LAYOUT)
-    start = whole.index(b"reward.npy") + 10 + 20  # Behind the local header of the member; the flips are in its contents.
+    start = (
+        whole.index(b"reward.npy") + 10 + 20
+    )  # Behind the local header of the member; the flips are in its contents.
     for at in range(start, start + 128 + 32):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(UserError):
@@ -226,7 +235,9 @@ def test_a_file_larger_than_memory_streams(tmp_path):
             )
         writer.finish(Meta())
     assert (tmp_path / "large.npz").stat().st_size > 90_000_000
-    done = subprocess.run([sys.executable, "-c", STREAMING, str(tmp_path / "large.npz")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", STREAMING, str(tmp_path / "large.npz")], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.split() == ["3200000", "3200000"], done.stdout + done.stderr
 
 
@@ -240,7 +251,9 @@ CONTRADICTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "must_contain"), [case[1:] for case in CONTRADICTIONS], ids=[case[0] for case in CONTRADICTIONS])
+@pytest.mark.parametrize(
+    ("arguments", "must_contain"), [case[1:] for case in CONTRADICTIONS], ids=[case[0] for case in CONTRADICTIONS]
+)
 def test_contradictions_are_one_line(arguments, must_contain, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "x.npz", good_columns())
@@ -268,7 +281,9 @@ def test_bad_commands_are_one_line(capsys, monkeypatch, tmp_path):
     ]
     for arguments, must_contain in cases:
         code, out, err = asap(arguments, capsys, monkeypatch)
-        assert code == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1 and must_contain in err, err
+        assert code == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1 and must_contain in err, (
+            err
+        )
     assert len(list(tmp_path.iterdir())) == 3
 
 

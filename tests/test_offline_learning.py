@@ -59,7 +59,9 @@ def test_likelihood_comes_near_the_behaviour(learned):
 
 def test_a_deterministic_controller_is_read_off(tmp_path):
     """What K = 2 planes can say of the doors: far beyond the start, from data without probabilities of other actions."""
-    report = train(settings(data(tmp_path, "doors", 0.0, 1000), "policy.hyperplanes=2", "run.episodes=20000"), tmp_path / "run")
+    report = train(
+        settings(data(tmp_path, "doors", 0.0, 1000), "policy.hyperplanes=2", "run.episodes=20000"), tmp_path / "run"
+    )
     assert report["learner"] == "likelihood"
     assert np.mean(report["per_task"]["two-rooms"]["success"]) > 0.3, report["per_task"]
     events = [event for event in Run.open(tmp_path / "run").events() if "objective" in event]
@@ -91,7 +93,9 @@ def test_stopped_and_resumed_gives_the_same_bits(learned, exploring, tmp_path):
 
 
 def test_it_is_a_run_like_any_other(learned):
-    explained = subprocess.run([sys.executable, "-m", "asap", "explain", learned["run"]], capture_output=True, text=True, timeout=120)
+    explained = subprocess.run(
+        [sys.executable, "-m", "asap", "explain", learned["run"]], capture_output=True, text=True, timeout=120
+    )
     assert explained.returncode == 0 and "skill 1" in explained.stdout, explained.stderr
 
 
@@ -114,5 +118,8 @@ def test_hopeless_weights_stop_the_run(exploring, tmp_path, monkeypatch):
     """49: the line names the effective sample size, and what to do."""
     monkeypatch.setattr("asap.session.WEIGHTLESS", 0.9)
     monkeypatch.setattr("asap.session.MOST_WEIGHTLESS", 2)
-    with pytest.raises(Exception, match="offline: effective sample size below 90% of the steps in 2 successive chunks .got .*; raise offline.anchor"):
+    with pytest.raises(
+        Exception,
+        match="offline: effective sample size below 90% of the steps in 2 successive chunks .got .*; raise offline.anchor",
+    ):
         train(settings(exploring, "learn.learner=importance"), tmp_path / "run")

@@ -23,7 +23,9 @@ from asap.offline.writing import DatasetWriter
 def test_weights_are_unbiased_by_enumeration():
     """All trajectories of three steps and two actions: the weighted mean under b is the mean under pi, step by step."""
     rng = np.random.default_rng(0)
-    b, pi = (rng.dirichlet([2, 2], size=(3, 2)) for _ in range(2))  # [t, last action] -> action; state = (t, last action)
+    b, pi = (
+        rng.dirichlet([2, 2], size=(3, 2)) for _ in range(2)
+    )  # [t, last action] -> action; state = (t, last action)
     reward = rng.normal(size=(3, 2, 2))
     paths = list(itertools.product(range(2), repeat=3))
     probabilities, log_ratio, rewards = np.ones((2, 8)), np.zeros((3, 8)), np.zeros((3, 8))
@@ -34,7 +36,9 @@ def test_weights_are_unbiased_by_enumeration():
             log_ratio[t, n] = np.log(pi[t, last, action] / b[t, last, action])
             rewards[t, n], last = reward[t, last, action], action
     weights = np.asarray(clipped_weights(log_ratios_so_far(jnp.asarray(log_ratio), jnp.zeros((3, 8), bool)), 1e6))
-    np.testing.assert_allclose((probabilities[0] * weights * rewards).sum(1), (probabilities[1] * rewards).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(
+        (probabilities[0] * weights * rewards).sum(1), (probabilities[1] * rewards).sum(1), rtol=1e-5
+    )
     np.testing.assert_allclose((probabilities[0] * weights).sum(1), 1.0, rtol=1e-5)
 
 
@@ -44,14 +48,19 @@ def test_ratios_begin_anew_in_each_episode_and_are_clipped():
     so_far = log_ratios_so_far(log_ratio, ended)
     np.testing.assert_allclose(np.exp(so_far)[:, 0], [2, 6, 5, 35], rtol=1e-5)
     np.testing.assert_allclose(clipped_weights(so_far, 10.0)[:, 0], [2, 6, 5, 10], rtol=1e-5)
-    assert np.isfinite(clipped_weights(log_ratios_so_far(jnp.full((500, 1), 3.0), jnp.zeros((500, 1), bool)), 10.0)).all()
+    assert np.isfinite(
+        clipped_weights(log_ratios_so_far(jnp.full((500, 1), 3.0), jnp.zeros((500, 1), bool)), 10.0)
+    ).all()
 
 
 def test_effective_sample_size_is_its_formula():
     weights = np.random.default_rng(0).gamma(0.5, size=50).astype(np.float32)
     assert float(effective_sample_size(weights)) == pytest.approx(weights.sum() ** 2 / (weights**2).sum(), rel=1e-5)
     assert float(effective_sample_size(np.full(7, 1e-25, np.float32))) == pytest.approx(7)
-    assert float(effective_sample_size(np.float32([0, 0, 5]))) == 1 and float(effective_sample_size(np.zeros(3, np.float32))) == 0
+    assert (
+        float(effective_sample_size(np.float32([0, 0, 5]))) == 1
+        and float(effective_sample_size(np.zeros(3, np.float32))) == 0
+    )
 
 
 def test_merits_favour_high_returns_in_any_unit():
@@ -70,7 +79,9 @@ def logged(short_rooms, tmp_path_factory):
     tasks = TaskSet.of(short_rooms.env, {"near": jax.tree.map(lambda leaf: leaf[1], short_rooms.tasks)})
     layout = Layout("near", 4, 4, np.asarray(tasks.env.descriptor(tasks[0])))
     path = tmp_path_factory.mktemp("offline") / "data.npz"
-    play = jax.jit(lambda: play_logged(tasks, lambda x: jnp.full((4, x.shape[-1]), 0.25), fold(root(0), 1), jnp.arange(4000)))
+    play = jax.jit(
+        lambda: play_logged(tasks, lambda x: jnp.full((4, x.shape[-1]), 0.25), fold(root(0), 1), jnp.arange(4000))
+    )
     played = jax.tree.map(np.asarray, play())
     with DatasetWriter(path) as writer:
         writer.add(as_columns(played, 0, 4000, layout.descriptor))
@@ -158,4 +169,6 @@ def test_episodes_lie_whole_in_their_lanes(logged):
     np.testing.assert_array_equal(minibatch.counted.sum(1), [end, len(dataset.read(11).action), 0, 0])
     np.testing.assert_array_equal(np.unique(minibatch.merit[0, :end]), [3, 7])
     known = {row.tobytes() for row in np.concatenate([dataset.read(i).observation for i in (7, 3, 11)])}
-    assert {row.tobytes() for row in minibatch.observation.reshape(-1, 4)} == known, "gaps hold observations of the minibatch"
+    assert {row.tobytes() for row in minibatch.observation.reshape(-1, 4)} == known, (
+        "gaps hold observations of the minibatch"
+    )

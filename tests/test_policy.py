@@ -30,7 +30,9 @@ NUM_ACTIONS = 4
 
 def states(count: int, seed: int = 0) -> tuple[jax.Array, jax.Array]:
     rng = np.random.default_rng(seed)
-    return jnp.asarray(rng.uniform(size=(4, count)), jnp.float32), jnp.asarray(rng.uniform(-1, 1, (2, count)), jnp.float32)
+    return jnp.asarray(rng.uniform(size=(4, count)), jnp.float32), jnp.asarray(
+        rng.uniform(-1, 1, (2, count)), jnp.float32
+    )
 
 
 # Planes, kind of skills and termination; few, because each is compiled.
@@ -122,7 +124,9 @@ def test_the_marginal_is_the_sum_of_the_joint(new_policy, tables, shape):
         np.testing.assert_allclose(found.joint.sum(1), found.skills, rtol=1e-5)
 
 
-@pytest.mark.parametrize("shape, plane", [(shape, plane) for shape in SHAPES[1:3] for plane in range(shape[0])], ids=str)
+@pytest.mark.parametrize(
+    "shape, plane", [(shape, plane) for shape in SHAPES[1:3] for plane in range(shape[0])], ids=str
+)
 def test_negating_a_plane_and_swapping_its_skills_changes_nothing(new_policy, tables, shape, plane):
     """Errata E26."""
     policy = shaped(new_policy, shape)
@@ -160,9 +164,7 @@ def test_termination_one_is_the_policy_without_commitment(new_policy, tables):
 # ---- One sample and many ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "planes, num_actions, skills", [(2, 4, "linear"), (5, 4, "linear"), (1, 20, "constant")]
-)
+@pytest.mark.parametrize("planes, num_actions, skills", [(2, 4, "linear"), (5, 4, "linear"), (1, 20, "constant")])
 def test_a_batch_is_its_samples_one_by_one(new_policy, compiled, planes, num_actions, skills):
     """Also where vectors are too long to be unrolled: 32 skills, 20 actions."""
     policy = new_policy(planes, skills, termination=0.1)

@@ -77,7 +77,9 @@ def test_a_lost_node_changes_nothing_and_a_new_one_is_used(ray, cluster, capfd):
         killer = threading.Timer(0.3, lambda: ours.extend(kill_node(cluster.lost)))
         killer.start()
         assert digests(dispatcher.play(works)) == expected(16)
-        assert len(told) == 1 and "; restarted, episode re-run" in told[0] and "died (lost by Ray) in episode" in told[0]
+        assert (
+            len(told) == 1 and "; restarted, episode re-run" in told[0] and "died (lost by Ray) in episode" in told[0]
+        )
         assert ours and not any(map(is_alive, ours))
         assert sum(workers.progress(worker) is None for worker in range(2)) == 1
         cluster.add_node(num_cpus=1, **SMALL)
@@ -89,7 +91,9 @@ def test_other_versions_are_refused_in_one_line(ray, cluster, monkeypatch):
     here = {**ray_cluster.versions(), "numpy": "1.0"}
     monkeypatch.setattr(ray_cluster, "versions", lambda: here)
     with dispatching(RayWorkers(walk(), Rules(), 1, cluster.address)) as dispatcher:
-        with pytest.raises(UserError, match="--workers: worker 0 has numpy .*, and this process numpy 1.0; install the same"):
+        with pytest.raises(
+            UserError, match="--workers: worker 0 has numpy .*, and this process numpy 1.0; install the same"
+        ):
             dispatcher.play(new_works(1))
 
 

@@ -151,7 +151,9 @@ def test_the_closed_form_is_the_derivative(new_policy, compiled, planes, skills,
         penalty = (lost * (jax.nn.softplus(margins) + jax.nn.softplus(-margins)).mean(-1)).sum()
         return config.entropy * -(jnp.exp(log_pi) * log_pi).sum(0).mean() - config.softening * penalty
 
-    both = compiled(lambda policy: (regularity_gradient(config, policy, steps)[0], jax.grad(value)(parameters_of(policy))))
+    both = compiled(
+        lambda policy: (regularity_gradient(config, policy, steps)[0], jax.grad(value)(parameters_of(policy)))
+    )
     found, expected = both(policy)
     for one, other in zip(found[:2], expected[:2]):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())

@@ -17,7 +17,14 @@ from asap.paper.fig2e import skills_in_use
 from asap.paper.laboratory import Laboratory
 from asap.paper.visits import components
 
-TINY = ("learn.window=16", "learn.lanes=4", "run.chunk=1", "run.eval_episodes=4", "run.final_episodes=4", "run.episodes=6")
+TINY = (
+    "learn.window=16",
+    "learn.lanes=4",
+    "run.chunk=1",
+    "run.eval_episodes=4",
+    "run.final_episodes=4",
+    "run.episodes=6",
+)
 
 
 def test_every_result_has_its_function():
@@ -29,7 +36,20 @@ def test_every_result_has_its_function():
 
 def test_one_result_from_the_shell(tmp_path):
     out = tmp_path / "out ü"
-    command = [sys.executable, "-m", "asap", "reproduce", "fig1f", "--seeds", "2", "--seed", "3", "--out", str(out), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "asap",
+        "reproduce",
+        "fig1f",
+        "--seeds",
+        "2",
+        "--seed",
+        "3",
+        "--out",
+        str(out),
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     report = json.loads(done.stdout.splitlines()[-1])
     (row,) = report["rows"]

@@ -49,7 +49,9 @@ def test_a_difference_counts_beyond_both_intervals():
     claim = fig2h._against_nothing("smaller", "flatter", "depth", many, "m", "x", -1, "it is")
     assert claim.passed and claim.ours == "depth nothing: 5.5 m, x: 1.5 m" and claim.seeds == 10
     assert not fig2h._against_nothing("larger", "offset", "depth", many, "m", "x", 1, "it is").passed
-    assert not fig2h._against_nothing("smaller", "flatter", "depth", many | {"x": many["nothing"]}, "m", "x", -1, "it is").passed
+    assert not fig2h._against_nothing(
+        "smaller", "flatter", "depth", many | {"x": many["nothing"]}, "m", "x", -1, "it is"
+    ).passed
 
 
 def test_conics_by_their_name():
@@ -60,7 +62,9 @@ def test_conics_by_their_name():
 def passing_game(num_players=3):
     """Ten metres ahead and three aside, while a defender comes the other way four metres beside."""
     ball = np.stack([np.linspace(30, 40, 21), np.abs(np.linspace(-3, 3, 21))], -1)
-    players = np.stack([ball - (0.5, 0), np.full_like(ball, 50.0), np.stack([np.linspace(40, 30, 21), np.full(21, -4.0)], -1)])
+    players = np.stack(
+        [ball - (0.5, 0), np.full_like(ball, 50.0), np.stack([np.linspace(40, 30, 21), np.full(21, -4.0)], -1)]
+    )
     return Game(ball, players[:num_players], np.zeros(20, int), GOAL)
 
 
@@ -86,7 +90,9 @@ def small(monkeypatch):
     learn = Laboratory._trained
 
     def briefly(self, label, config, command):
-        return learn(self, label, override(config, ["run.final_episodes=8", "run.eval_episodes=4", "run.episodes=64"]), command)
+        return learn(
+            self, label, override(config, ["run.final_episodes=8", "run.eval_episodes=4", "run.episodes=64"]), command
+        )
 
     monkeypatch.setattr(Laboratory, "_trained", briefly)
 
@@ -142,4 +148,6 @@ def test_what_is_measured_in_a_game(bench):
     game = bench.Game(striker, ball, np.tile([49.8, 0.4], (14, 1)))
     found = bench.statistics([game])
     assert found["cycles_to_first_touch"] == 3 and found["goalkeeper_off_its_line"] == pytest.approx(0.4)
-    assert found["metres_per_dribble_cycle"] == pytest.approx(0.75) and found["first_shot_displacement"] == pytest.approx(2.5)
+    assert found["metres_per_dribble_cycle"] == pytest.approx(0.75) and found[
+        "first_shot_displacement"
+    ] == pytest.approx(2.5)

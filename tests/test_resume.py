@@ -12,7 +12,16 @@ import pytest
 
 # Small enough to train in seconds, with a chunk per update so that there are many moments to be killed at.
 SETTINGS = ["learn.lanes=8", "learn.window=32", "run.chunk=2", "run.eval_episodes=4", "run.final_episodes=8"]
-TRAIN = ["train", "two-rooms", "--seeds", "2", "--episodes", "120", *(part for item in SETTINGS for part in ("--set", item)), "--json"]
+TRAIN = [
+    "train",
+    "two-rooms",
+    "--seeds",
+    "2",
+    "--episodes",
+    "120",
+    *(part for item in SETTINGS for part in ("--set", item)),
+    "--json",
+]
 
 
 def command(arguments: list[str]) -> list[str]:

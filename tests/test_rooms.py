@@ -20,7 +20,9 @@ def move(compiled):
     """One step from a place, with the noise that is asked for."""
     transition = compiled(Rooms().transition)
 
-    def step(task: RoomsTask, place: tuple[float, float], action: int, noise: tuple[float, float] = (0.0, 0.0)) -> Timestep:
+    def step(
+        task: RoomsTask, place: tuple[float, float], action: int, noise: tuple[float, float] = (0.0, 0.0)
+    ) -> Timestep:
         noise, state = (Position(*map(jnp.float32, pair)) for pair in (noise, place))
         return jax.tree.map(float, transition(noise, state, jnp.int32(action), task))
 
@@ -187,7 +189,10 @@ def test_the_flipped_task_is_the_mirror_image(move):
         drift = [0.35, 0.1, 0.45, 0.1] if place[0] < 0.5 else [0.1, 0.4, 0.4, 0.1]
         action = int(rng.choice(4, p=drift))
         noise = rng.normal(scale=0.01, size=2)
-        after, reflected = move(TWO, place, action, noise), move(FLIPPED, image, mirrored[action], (noise[0], -noise[1]))
+        after, reflected = (
+            move(TWO, place, action, noise),
+            move(FLIPPED, image, mirrored[action], (noise[0], -noise[1])),
+        )
         np.testing.assert_allclose(reflected.state, (after.state[0], 1 - after.state[1]), atol=1e-5)
         assert (after.reward, after.terminated) == (reflected.reward, reflected.terminated)
         crossed |= (place[0] < 0.5) != (after.state[0] < 0.5)

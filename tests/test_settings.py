@@ -117,7 +117,7 @@ BAD_VALUES = [
     ("gamma", 1.01, "gamma: must be >= 0 and <= 1 (got 1.01); the default is 0.99"),
     ("learn.learner", "pop", "must be one of reinforce, actor-critic, natural, ppo (got 'pop'); did you mean ppo?"),
     ("learn.learner", "PPO", "(got 'PPO'); did you mean ppo?"),
-    ("learn.learner", "zzz", '(got \'zzz\'); the default is "ppo"'),
+    ("learn.learner", "zzz", "(got 'zzz'); the default is \"ppo\""),
     ("learn.learner", 3, "learn.learner: must be one of reinforce, actor-critic, natural, ppo (got 3)"),
     ("learn.shuffle", 1, "learn.shuffle: must be true or false (got 1); the default is true"),
     ("learn.weights", 3, "learn.weights: must be a list of numbers (got 3); the default is [0.5, 0.5]"),
@@ -315,7 +315,7 @@ def test_read_toml_follows_a_symlink(tmp_path):
 
 
 # Lines of a value, a string and a comment that look like something else: the line number must not be fooled.
-DECOYS = r'''# [policy]
+DECOYS = r"""# [policy]
 note = QQQ
 [learn]
 step_sise = "1"
@@ -327,7 +327,7 @@ tags = [ # [
   "]", '[#', QQQbQQQ", "]", "\"["
 ] #]
 [learn] # ]
-'''.replace("QQQ", '"' * 3).replace("LLL", "'" * 3)
+""".replace("QQQ", '"' * 3).replace("LLL", "'" * 3)
 
 BAD_FILES = [
     (DECOYS + "step_sise = 0.1", "line 13: learn.step_sise: unknown setting (got 0.1); did you mean learn.step_size"),
@@ -348,7 +348,7 @@ BAD_FILES = [
     ("gamma = 1\ngamma = 1\ncount = 1", "line 2: is not TOML: Cannot overwrite a value (got 'gamma = 1')"),
     ("gamma = 1\n\nlearner = ppo\n", "line 3: is not TOML: Invalid value (got 'learner = ppo')"),
     ("gamma = 1\ntags = ['a',\n'b'", "line 2: is not TOML: Unclosed array"),
-    ('gamma = 1\nnote = """a\nb', 'line 2: is not TOML: '),
+    ('gamma = 1\nnote = """a\nb', "line 2: is not TOML: "),
     ("gamma = 1\ncount = " + "9" * 5000, "line 2: is not TOML: Exceeds the limit (4300 digits)"),
     ("gamma = 1\ntags = " + "[" * 5000 + "]" * 5000, "line 2: is not TOML: nested too deeply (got 'tags = [["),
     ("count = 0x" + "f" * 5000, "line 1: count: must be an integer of at most 64 bits (got an integer of 20000 bits)"),
@@ -486,7 +486,9 @@ def test_toml_round_trip(config, scratch):
 
 def test_toml_looks_like_this():
     text = to_toml(Config(name='a"b', learn=LearnConfig(step_size_theta=1e-300, frequencies=((1, 0.5), ()))))
-    assert text == '''gamma = 0.99
+    assert (
+        text
+        == """gamma = 0.99
 rate = 1.0
 count = 0
 name = "a\\"b"
@@ -512,7 +514,8 @@ shuffle = true
 [learn.schedule]
 decay = 1.0
 warmup = 0
-'''
+"""
+    )
 
 
 def test_to_toml_writes_no_bad_config():

@@ -179,7 +179,21 @@ SYNTHETIC = [synthetic_curve(seed) for seed in range(8)]
         lambda: learning_curves(SYNTHETIC),
         lambda: skill_usage(np.arange(9), np.full((3, 9, 8), 1 / 8), "a title"),
     ],
-    ids=["K=1", "K=2", "K=3", "eight skills", "quadratic", "wave", "no cut", "R1", "R3", "curves", "stuck", "bare", "usage"],
+    ids=[
+        "K=1",
+        "K=2",
+        "K=3",
+        "eight skills",
+        "quadratic",
+        "wave",
+        "no cut",
+        "R1",
+        "R3",
+        "curves",
+        "stuck",
+        "bare",
+        "usage",
+    ],
 )
 def test_no_text_is_cut_off_and_no_labels_overlap(draw):
     figure = draw()

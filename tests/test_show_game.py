@@ -122,7 +122,7 @@ def test_the_trail_has_the_colours_of_the_skills(tmp_path):
     pictures = [picture for _, picture in frames_of(tmp_path / "game.gif")]
     ends = {skill: [] for skill in (0, 1)}
     for picture in (pictures[8], pictures[-1]):
-        pitch = picture[: -80]  # Without the legend.
+        pitch = picture[:-80]  # Without the legend.
         for skill, columns in ends.items():
             columns.append(np.argwhere((np.abs(pitch - rgb(skill_colour(skill))) <= 8).all(-1))[:, 1])
     assert len(ends[1][0]) == 0 and len(ends[0][0]) < len(ends[0][1])  # It grows.
@@ -160,7 +160,9 @@ def test_a_long_game_leaves_out_cycles_but_not_its_end(tmp_path, monkeypatch):
     assert (np.abs(pictures[-1][:-80] - rgb(skill_colour(1))) <= 8).all(-1).any()
 
 
-@pytest.mark.parametrize(("num_players", "names"), [(2, ["striker", "goalkeeper"]), (4, ["striker", "goalkeeper", "defenders"])])
+@pytest.mark.parametrize(
+    ("num_players", "names"), [(2, ["striker", "goalkeeper"]), (4, ["striker", "goalkeeper", "defenders"])]
+)
 def test_the_players_are_in_the_legend(num_players, names):
     figure, axes = film._paper(drawn_game(num_players=num_players), [], "")
     assert isinstance(axes, Axes) and [text.get_text() for text in figure.legends[0].get_texts()] == names
@@ -168,7 +170,9 @@ def test_the_players_are_in_the_legend(num_players, names):
 
 def test_plot_writes_the_film_next_to_the_map(played, tmp_path, monkeypatch, capsys):
     config = SimpleNamespace(run=SimpleNamespace(seed=0, seeds=1, tasks=(R1.name,)))
-    trained = Trained(SimpleNamespace(path=tmp_path), config, (R1,), jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], POLICY))
+    trained = Trained(
+        SimpleNamespace(path=tmp_path), config, (R1,), jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], POLICY)
+    )
     monkeypatch.setattr(Trained, "load", lambda path: trained)
     monkeypatch.setattr(Trained, "evaluate", lambda *_: SimpleNamespace(usage=[[0.8, 0.2]]))
     monkeypatch.setattr(Curve, "read", lambda run: SimpleNamespace(episodes=[]))

@@ -65,7 +65,9 @@ def test_large_y_is_the_lower_half_of_the_picture():
     figure = partition_map(BELOW, R1)
     pixels = pixels_of(figure)
     height, width, _ = pixels.shape
-    assert pixels[height // 5, width // 3].tolist() == ruled_by(0) and pixels[height // 2, width // 3].tolist() == ruled_by(1)
+    assert pixels[height // 5, width // 3].tolist() == ruled_by(0) and pixels[
+        height // 2, width // 3
+    ].tolist() == ruled_by(1)
     assert colour_at(figure, 25, -25) == ruled_by(0) and colour_at(figure, 25, 25) == ruled_by(1)
 
 
@@ -81,7 +83,10 @@ def test_the_regions_are_named_by_what_is_done_there(disc):
     assert np.hypot(*np.subtract(words["Shoot"], (52.5, 0))) < 12 < np.hypot(*np.subtract(words["Dribble"], (52.5, 0)))
     assert {"plane 1", "goal", "ball starts"} <= set(words)
     legend = disc.axes[0].get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["skill 0: Dribble 97 % (used 80 %)", "skill 1: Shoot 98 % (used 20 %)"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "skill 0: Dribble 97 % (used 80 %)",
+        "skill 1: Shoot 98 % (used 20 %)",
+    ]
     assert "place of the ball" in legend.get_title().get_text()
 
 
@@ -100,7 +105,9 @@ def test_the_others_stand_where_their_rules_send_them():
     np.testing.assert_allclose(striker, ball - (0.5, 0), atol=1e-3)
     slope = ball[1] / (59.5 - ball[0])
     np.testing.assert_allclose(goalkeeper, [49.8, slope * (59.5 - 49.8)], atol=1e-2)
-    np.testing.assert_allclose(defenders, [[10.4 + 0.8 * ball[0], 0.38 * ball[1] + s * 2.9] for s in (1, -1)], atol=1e-2)
+    np.testing.assert_allclose(
+        defenders, [[10.4 + 0.8 * ball[0], 0.38 * ball[1] + s * 2.9] for s in (1, -1)], atol=1e-2
+    )
     np.testing.assert_allclose(goal, [52.5, 0], atol=1e-3)
 
 

@@ -10,7 +10,16 @@ from asap.envs.controllers import find_controller
 from asap.envs.core import TaskSet
 from asap.envs.soccer import half_field, physics, striker
 from asap.envs.soccer.controllers import shoot_within
-from asap.envs.soccer.half_field import CAPTURED, GOAL, IN_GAME, OUT_OF_BOUNDS, OUT_OF_TIME, Match, in_metres, normalised
+from asap.envs.soccer.half_field import (
+    CAPTURED,
+    GOAL,
+    IN_GAME,
+    OUT_OF_BOUNDS,
+    OUT_OF_TIME,
+    Match,
+    in_metres,
+    normalised,
+)
 from asap.envs.soccer.opponents import defender_home, goalkeeper_place
 from asap.envs.soccer.physics import Ball, World, rested
 from asap.envs.soccer.prediction import Meeting, Runner, ball_after, idle, meet
@@ -151,7 +160,10 @@ def test_kicks_pay_by_where_they_are_given():
         for action in (striker.MOVE, striker.DRIBBLE, striker.SHOOT)
         for place, ball in (("in", inside), ("out", outside))
     }
-    assert paid[striker.SHOOT, "in"] > 0 > paid[striker.SHOOT, "out"] and paid[striker.DRIBBLE, "out"] > 0 > paid[striker.DRIBBLE, "in"]
+    assert (
+        paid[striker.SHOOT, "in"] > 0 > paid[striker.SHOOT, "out"]
+        and paid[striker.DRIBBLE, "out"] > 0 > paid[striker.DRIBBLE, "in"]
+    )
     assert paid[striker.MOVE, "in"] == paid[striker.MOVE, "out"] == 0
     assert float(half_field._kick_reward(inside, jnp.int32(striker.SHOOT), ~yes)) == 0
     assert pay.goal > 0 > max(pay.captured, pay.out_of_bounds, pay.out_of_time)
@@ -195,7 +207,12 @@ def test_a_family_of_tasks_shares_one_program(goals):
 def test_strikers_are_found_by_name():
     task = catalog.find("striker-r1")
     near, far = (np.asarray(task.env.observe(match(world(ball=(x, 0.0))), task.task)) for x in (45.0, 30.0))
-    for name, place, action in (("dist:12", near, "Shoot"), ("dist:12", far, "Dribble"), ("always-dribble", near, "Dribble"), ("always-shoot", far, "Shoot")):
+    for name, place, action in (
+        ("dist:12", near, "Shoot"),
+        ("dist:12", far, "Dribble"),
+        ("always-dribble", near, "Dribble"),
+        ("always-shoot", far, "Shoot"),
+    ):
         chances = find_controller(task, name).probabilities(jnp.asarray(place))
         assert task.env.spec.action_names[int(chances.argmax())] == action and float(chances.sum()) == 1
     for wrong in ("dist:", "dist:x", "dist:-3", "dist:nan", "twelve"):

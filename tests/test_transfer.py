@@ -14,7 +14,11 @@ from asap.keys import root
 from asap.trained import Trained
 from asap.transfer import flip, search_symmetries, sign_patterns
 
-SMALL = [part for item in ("learn.window=16", "run.chunk=1", "run.eval_episodes=4", "run.final_episodes=4") for part in ("--set", item)]
+SMALL = [
+    part
+    for item in ("learn.window=16", "run.chunk=1", "run.eval_episodes=4", "run.final_episodes=4")
+    for part in ("--set", item)
+]
 
 
 def test_a_flipped_plane_swaps_the_skills_of_its_sides(new_policy):
@@ -63,7 +67,9 @@ def source(tmp_path_factory):
     from asap.commands.training import create_run, train_run
     from asap.configure import settings_of
 
-    config = settings_of(["two-rooms"], {"run.episodes": 8, "run.seeds": 2}, None, None, [*SMALL[1::2], "learn.lanes=4"])
+    config = settings_of(
+        ["two-rooms"], {"run.episodes": 8, "run.seeds": 2}, None, None, [*SMALL[1::2], "learn.lanes=4"]
+    )
     path = tmp_path_factory.mktemp("source ü") / "run"
     train_run(create_run(config, str(path), ""), config, as_json=True)
     return path
@@ -72,7 +78,18 @@ def source(tmp_path_factory):
 @pytest.mark.parametrize(("freeze", "kept"), [("skills", "theta"), ("partition", "beta")])
 def test_a_frozen_part_stays_bit_for_bit(source, freeze, kept, tmp_path, capsys, monkeypatch):
     out = tmp_path / "run"
-    arguments = ["transfer", str(source), "flipped-two-rooms", "--freeze", freeze, "--episodes", "4", "--out", str(out), "--json"]
+    arguments = [
+        "transfer",
+        str(source),
+        "flipped-two-rooms",
+        "--freeze",
+        freeze,
+        "--episodes",
+        "4",
+        "--out",
+        str(out),
+        "--json",
+    ]
     code, printed, err = asap(arguments, capsys, monkeypatch)
     assert code == 0, err
     before, after = (Trained.load(str(path)).policies for path in (source, out))
@@ -87,7 +104,17 @@ def test_a_frozen_part_stays_bit_for_bit(source, freeze, kept, tmp_path, capsys,
 
 def test_the_search_is_paid_from_the_budget(source, tmp_path, capsys, monkeypatch):
     out = tmp_path / "run"
-    arguments = ["transfer", str(source), "flipped-two-rooms", "--search-symmetries", "--episodes", "6", "--out", str(out), "--json"]
+    arguments = [
+        "transfer",
+        str(source),
+        "flipped-two-rooms",
+        "--search-symmetries",
+        "--episodes",
+        "6",
+        "--out",
+        str(out),
+        "--json",
+    ]
     code, printed, err = asap(arguments, capsys, monkeypatch)
     assert code == 0, err
     assert json.loads(printed)["start"]["episodes"] == [4, 4]  # Two patterns, two episodes each.

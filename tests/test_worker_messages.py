@@ -16,7 +16,9 @@ from asap.workers.messages import Goodbye, Hello, Ready, Refused, decode, encode
 from asap.workers.source import Rules
 from asap.workers.work import EpisodeId, Failed, Finished
 
-FAILED = Failed(EpisodeId(2**63 - 1, 2, 8), "env.step", "obs[1] is nan", "ü\n", 3, [1, [0.5, float("nan")]], "Traceback ...")
+FAILED = Failed(
+    EpisodeId(2**63 - 1, 2, 8), "env.step", "obs[1] is nan", "ü\n", 3, [1, [0.5, float("nan")]], "Traceback ..."
+)
 
 
 def test_messages_arrive_as_they_were_sent():
@@ -124,7 +126,11 @@ def test_headers_that_say_something_else(header):
 def test_episodes_whose_parts_do_not_fit():
     (finished,) = played(1)
     first = finished.played[0]
-    wrong = {"rewards": first.rewards[1:]}, {"observations": first.observations[1:]}, {"skills": first.skills.astype(float)}
+    wrong = (
+        {"rewards": first.rewards[1:]},
+        {"observations": first.observations[1:]},
+        {"skills": first.skills.astype(float)},
+    )
     for change in wrong:
         with pytest.raises(BadMessage, match="do not fit together"):
             decode(encode(Finished(1, (first._replace(**change),))))

@@ -135,7 +135,9 @@ def test_an_environment_that_raises_is_one_line_and_always_the_same(back_end):
 
 
 @pytest.mark.parametrize("back_end", ["pool of 2", "ray"])
-@pytest.mark.parametrize("source, line", [(EnvSource("CartPol-v1"), "CartPole-v1"), (walk("stubborn_exit"), "no licence")])
+@pytest.mark.parametrize(
+    "source, line", [(EnvSource("CartPol-v1"), "CartPole-v1"), (walk("stubborn_exit"), "no licence")]
+)
 def test_what_the_user_must_know_is_not_tried_again(back_end, source, line):
     with pytest.raises(UserError, match=line) as raised:
         play(back_end, source, new_works(1))
@@ -260,7 +262,9 @@ def driver(folder: Path, pause: float, num_works: int, *more: str):
     """A program that has works played, in a process group of its own."""
     command = [sys.executable, "-c", DRIVER, str(folder), f"{pause:g}", str(num_works), *more]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, process_group=0) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, process_group=0
+    ) as process:
         try:
             yield process
         finally:
@@ -294,7 +298,9 @@ def test_nobody_outlives_close_and_main_runs_once(tmp_path):
 
 @pytest.mark.parametrize("back_end", ["pool of 1", "ray"])
 def test_factories_that_cannot_travel(back_end):
-    with pytest.raises(UserError, match="env factory cannot be sent to workers .lambda.; |importable 'module:function'"):
+    with pytest.raises(
+        UserError, match="env factory cannot be sent to workers .lambda.; |importable 'module:function'"
+    ):
         BACK_ENDS[back_end](EnvSource.of(lambda: None), Rules())
 
 
@@ -378,7 +384,11 @@ def test_of_several_failures_the_first_in_order_is_told(scripted):
     first, *others = played(3)
     failures = [failing(other) for other in others]
     for order in (failures, failures[::-1]):
-        script = (0, [Started(0), Started(1), Started(2)]), *((0, [Done(0, other)]) for other in order), (0, [Done(1, first)])
+        script = (
+            (0, [Started(0), Started(1), Started(2)]),
+            *((0, [Done(0, other)]) for other in order),
+            (0, [Done(1, first)]),
+        )
         with dispatching(scripted(*script, num_workers=3)) as dispatcher:
             with pytest.raises(RunError, match="env.step: broken at episode 5 step 1 "):
                 dispatcher.play(new_works(3))

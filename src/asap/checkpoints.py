@@ -34,9 +34,7 @@ _SUFFIX = ".safetensors"
 _OPENING = b'{"__metadata__":{"seal":"'
 _SEALED_FROM = len(_OPENING) + 64
 # What safetensors reads back into numpy; it would also write others (bfloat16) that it cannot load.
-_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64".split()
-)
+_DTYPES = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64".split())
 
 
 class Checkpoint(NamedTuple):
@@ -183,7 +181,9 @@ def replace(path: Path, data: bytes, field: str = "checkpoint") -> None:
             file.write(data)
     except OSError as error:
         what = f"cannot save: {error.strerror} (needs {len(data):,} bytes)"
-        remedy = "free space" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "make the directory writable"
+        remedy = (
+            "free space" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "make the directory writable"
+        )
         hope = "then resume: the last checkpoint is intact" if field == "checkpoint" else "then try again"
         raise RunError(field, what, path, f"{remedy}, {hope}") from None
 

@@ -27,7 +27,10 @@ TrainedSeed = Annotated[Optional[int], typer.Option("--seed", help="Which traine
 def train(
     tasks: Annotated[
         Optional[list[str]],
-        typer.Argument(metavar="TASK...", help="A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function."),
+        typer.Argument(
+            metavar="TASK...",
+            help="A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function.",
+        ),
     ] = None,
     seed: Annotated[Optional[int], typer.Option(help="First seed.")] = None,
     seeds: Annotated[Optional[int], typer.Option(help="Seeds trained side by side.")] = None,
@@ -35,27 +38,60 @@ def train(
     steps: Annotated[Optional[int], typer.Option(help="Budget of each seed, in steps of the environment.")] = None,
     hyperplanes: Annotated[Optional[int], typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
     skills: Annotated[Optional[str], typer.Option(help="constant, linear, gaussian or network.")] = None,
-    features: Annotated[Optional[str], typer.Option(help="Under the hyperplanes: linear, poly2, fourier, rbf or network.")] = None,
-    learner: Annotated[Optional[str], typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood.")] = None,
+    features: Annotated[
+        Optional[str], typer.Option(help="Under the hyperplanes: linear, poly2, fourier, rbf or network.")
+    ] = None,
+    learner: Annotated[
+        Optional[str],
+        typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood."),
+    ] = None,
     gradient: Annotated[Optional[str], typer.Option(help="sampled or marginal.")] = None,
     offline: Annotated[
-        Optional[str], typer.Option(metavar="FILE", help="Learn from logged data: of `asap collect`, or minari:NAME; they tell the task.")
+        Optional[str],
+        typer.Option(
+            metavar="FILE", help="Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
+        ),
     ] = None,
-    drop_bad_rows: Annotated[bool, typer.Option("--drop-bad-rows", help="Leave out logged episodes with bad values.")] = False,
-    tensorboard: Annotated[Optional[str], typer.Option(metavar="DIR", help="Write curves for TensorBoard, with the names of stable-baselines3.")] = None,
+    drop_bad_rows: Annotated[
+        bool, typer.Option("--drop-bad-rows", help="Leave out logged episodes with bad values.")
+    ] = False,
+    tensorboard: Annotated[
+        Optional[str],
+        typer.Option(metavar="DIR", help="Write curves for TensorBoard, with the names of stable-baselines3."),
+    ] = None,
     wandb: Annotated[Optional[str], typer.Option(metavar="PROJECT", help="Log to Weights & Biases.")] = None,
     preset: Annotated[Optional[str], typer.Option(help="A named setting: paper.")] = None,
     config: Annotated[Optional[str], typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
     set_: Annotated[
-        Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. learn.epochs=4; see `asap settings`.")
+        Optional[list[str]],
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. learn.epochs=4; see `asap settings`."),
     ] = None,
-    workers: Annotated[str, typer.Option(help="Who plays a Gymnasium environment: 0 (this process), a number of processes, ray or ray:N. The result is the same.")] = "0",
-    max_steps: Annotated[Optional[int], typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000.")] = None,
-    step_timeout: Annotated[Optional[float], typer.Option(help="Environment: seconds without a step after which its worker is restarted.")] = None,
+    workers: Annotated[
+        str,
+        typer.Option(
+            help="Who plays a Gymnasium environment: 0 (this process), a number of processes, ray or ray:N. The result is the same."
+        ),
+    ] = "0",
+    max_steps: Annotated[
+        Optional[int],
+        typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000."),
+    ] = None,
+    step_timeout: Annotated[
+        Optional[float], typer.Option(help="Environment: seconds without a step after which its worker is restarted.")
+    ] = None,
     reward_scale: Annotated[Optional[float], typer.Option(help="Environment: factor on the rewards.")] = None,
-    strict_obs: Annotated[bool, typer.Option("--strict-obs", help="Environment: refuse observations outside of their space.")] = False,
-    check_determinism: Annotated[bool, typer.Option("--check-determinism", help="Environment: see whether seeds decide its episodes, and whether it changes.")] = False,
-    env_retries: Annotated[Optional[int], typer.Option(help="Environment: how often a reset that raises is tried again.")] = None,
+    strict_obs: Annotated[
+        bool, typer.Option("--strict-obs", help="Environment: refuse observations outside of their space.")
+    ] = False,
+    check_determinism: Annotated[
+        bool,
+        typer.Option(
+            "--check-determinism", help="Environment: see whether seeds decide its episodes, and whether it changes."
+        ),
+    ] = False,
+    env_retries: Annotated[
+        Optional[int], typer.Option(help="Environment: how often a reset that raises is tried again.")
+    ] = None,
     on_no_workers: Annotated[Optional[str], typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[Optional[str], typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
     resume: Annotated[Optional[str], typer.Option(metavar="RUN", help="Go on with a run that was stopped.")] = None,
@@ -71,7 +107,9 @@ def train(
 
     if resume is not None:
         if tasks or config or set_ or preset or offline:
-            raise UserError("--resume", "takes its settings from the run", resume, "leave out the task and the settings")
+            raise UserError(
+                "--resume", "takes its settings from the run", resume, "leave out the task and the settings"
+            )
         run, settings = resumed_run(resume, episodes, steps)
     else:
         options = {
@@ -103,16 +141,24 @@ def train(
 def transfer(
     source: Annotated[str, typer.Argument(metavar="RUN", help="Run directory to start from.")],
     tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="The task to learn now, or several.")],
-    freeze: Annotated[Optional[str], typer.Option(metavar="PART", help="Keep the skills or the partition as they are.")] = None,
+    freeze: Annotated[
+        Optional[str], typer.Option(metavar="PART", help="Keep the skills or the partition as they are.")
+    ] = None,
     search_symmetries: Annotated[
         bool,
-        typer.Option("--search-symmetries", help="First try all sign patterns of the hyperplanes, and start from the best."),
+        typer.Option(
+            "--search-symmetries", help="First try all sign patterns of the hyperplanes, and start from the best."
+        ),
     ] = False,
     seed: Annotated[Optional[int], typer.Option(help="First seed; default: as in the source.")] = None,
     seeds: Annotated[Optional[int], typer.Option(help="Seeds; default: one for each of the source's.")] = None,
     episodes: Annotated[Optional[int], typer.Option(help="Budget of each seed; default: as in the source.")] = None,
-    set_: Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting of learn. or run.")] = None,
-    out: Annotated[Optional[str], typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-from-SOURCE-NNN.")] = None,
+    set_: Annotated[
+        Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting of learn. or run.")
+    ] = None,
+    out: Annotated[
+        Optional[str], typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-from-SOURCE-NNN.")
+    ] = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -130,7 +176,9 @@ def transfer(
 @app.command()
 def collect(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task to play.")],
-    controller: Annotated[str, typer.Option(metavar="NAME", help="Who plays: random, or one of the task's own, such as doors.")],
+    controller: Annotated[
+        str, typer.Option(metavar="NAME", help="Who plays: random, or one of the task's own, such as doors.")
+    ],
     episodes: Annotated[int, typer.Option(help="Complete episodes.")] = 10_000,
     epsilon: Annotated[float, typer.Option(help="Probability of a uniformly random action instead.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
@@ -141,22 +189,31 @@ def collect(
     """Log complete episodes of a hand-written controller, to learn from with `asap train --offline FILE`."""
     from asap.commands.collecting import collect_episodes
 
-    collect_episodes(task, controller, episodes, epsilon, seed, out or f"{task}-{controller.replace(':', '')}.npz", json_)
+    collect_episodes(
+        task, controller, episodes, epsilon, seed, out or f"{task}-{controller.replace(':', '')}.npz", json_
+    )
 
 
 @app.command("eval")
 def evaluate(
     run: RunPath,
-    episodes: Annotated[Optional[int], typer.Option(help="Episodes per seed and task; default: 1000, of a Gymnasium environment 100.")] = None,
+    episodes: Annotated[
+        Optional[int], typer.Option(help="Episodes per seed and task; default: 1000, of a Gymnasium environment 100.")
+    ] = None,
     task: Annotated[Optional[str], typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
     best: Annotated[bool, typer.Option("--best", help="The best checkpoint instead of the last.")] = False,
     deterministic: Annotated[
-        Optional[bool], typer.Option("--deterministic/--stochastic", help="Gymnasium environment: by the likeliest skill and action, or as learned; default: as the run was evaluated.")
+        Optional[bool],
+        typer.Option(
+            "--deterministic/--stochastic",
+            help="Gymnasium environment: by the likeliest skill and action, or as learned; default: as the run was evaluated.",
+        ),
     ] = None,
     workers: Annotated[str, typer.Option(help="Who plays a Gymnasium environment; as in `asap train`.")] = "0",
     offline: Annotated[
-        Optional[str], typer.Option(metavar="FILE", help="Estimate the return from logged data, and hold it against playing.")
+        Optional[str],
+        typer.Option(metavar="FILE", help="Estimate the return from logged data, and hold it against playing."),
     ] = None,
     json_: Json = False,
     debug: Debug = False,
@@ -204,8 +261,15 @@ def plot(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A result such as fig2a, or `rooms`, `soccer`, `all`; without it: the list.")] = "",
-    seeds: Annotated[Optional[int], typer.Option(help="Seeds of every experiment; default: 20 in the rooms, 10 in soccer.")] = None,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A result such as fig2a, or `rooms`, `soccer`, `all`; without it: the list."
+        ),
+    ] = "",
+    seeds: Annotated[
+        Optional[int], typer.Option(help="Seeds of every experiment; default: 20 in the rooms, 10 in soccer.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="First seed.")] = 0,
     out: Annotated[str, typer.Option(metavar="DIR", help="Where runs, pictures and pages go.")] = "reproduced",
     json_: Json = False,
@@ -227,7 +291,10 @@ def check(
     episodes: Annotated[int, typer.Option(help="Episodes of random play.")] = 10,
     seed: Annotated[int, typer.Option(help="What the first episode is reset with.")] = 0,
     replay: Annotated[Optional[str], typer.Option(metavar="FILE", help="Play a recorded failure again.")] = None,
-    set_: Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`.")] = None,
+    set_: Annotated[
+        Optional[list[str]],
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`."),
+    ] = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -243,14 +310,23 @@ def check(
 
 @app.command()
 def distill(
-    teacher: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="An importable function that returns the teacher: any object with predict.")],
+    teacher: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FUNCTION", help="An importable function that returns the teacher: any object with predict."
+        ),
+    ],
     env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
     hyperplanes: Annotated[int, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = 1,
     skills: Annotated[Optional[str], typer.Option(help="constant, linear, gaussian or network.")] = None,
-    features: Annotated[Optional[str], typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")] = None,
+    features: Annotated[
+        Optional[str], typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
+    ] = None,
     episodes: Annotated[int, typer.Option(help="Episodes of the teacher to learn from.")] = 50,
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    set_: Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting; see `asap settings`.")] = None,
+    set_: Annotated[
+        Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting; see `asap settings`.")
+    ] = None,
     out: Annotated[Optional[str], typer.Option(metavar="FILE", help="Save the model, for ASAP.load.")] = None,
     json_: Json = False,
     debug: Debug = False,
@@ -264,7 +340,9 @@ def distill(
 @app.command("tasks")
 def list_tasks(
     name: Annotated[Optional[str], typer.Argument(metavar="[TASK]", help="Show just this task.")] = None,
-    measure: Annotated[bool, typer.Option("--measure", help="Measure the reference returns anew (a minute per task).")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure the reference returns anew (a minute per task).")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the measurement.")] = 0,
     json_: Json = False,
     debug: Debug = False,
@@ -317,7 +395,9 @@ def main() -> None:
 
 
 def _fail(error: BaseException, debug: bool) -> int:
-    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):  # Typer turns it into an exit.
+    if isinstance(error, BrokenPipeError) or isinstance(
+        error.__context__, BrokenPipeError
+    ):  # Typer turns it into an exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, SystemExit):

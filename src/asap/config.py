@@ -65,15 +65,23 @@ class LearnConfig:
     )
     schedule_scale: float = setting(100.0, "Robbins-Monro: updates until the step sizes begin to fall.", above=0.0)
     schedule_power: float = setting(0.7, "Robbins-Monro: above 0.5 and up to 1.", above=0.5, high=1.0)
-    optimizer: str | None = setting(None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd"))
+    optimizer: str | None = setting(
+        None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd")
+    )
     lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1)
-    window: int = setting(64, "Steps per lane and update (all learners but reinforce); logged data: at least the longest episode.", low=1)
-    batch_steps: int = setting(512, "Steps per update on a foreign environment, at least; episodes are played to their end.", low=1)
+    window: int = setting(
+        64, "Steps per lane and update (all learners but reinforce); logged data: at least the longest episode.", low=1
+    )
+    batch_steps: int = setting(
+        512, "Steps per update on a foreign environment, at least; episodes are played to their end.", low=1
+    )
     round_episodes: int = setting(2, "Foreign environment: episodes are added to a batch in rounds of so many.", low=1)
     episodes_per_chunk: int = setting(1, "Foreign environment: episodes that a worker is given at a time.", low=1)
     batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2)
     baseline: str = setting(
-        "mean", "reinforce: subtract the mean return of the other episodes, or nothing (Algorithm 1).", choices=("mean", "none")
+        "mean",
+        "reinforce: subtract the mean return of the other episodes, or nothing (Algorithm 1).",
+        choices=("mean", "none"),
     )
     epochs: int = setting(8, "Passes over each batch (ppo).", low=1)
     clip: float = setting(0.2, "Probability ratios beyond 1 +- clip get no gradient (ppo).", above=0.0)
@@ -90,7 +98,9 @@ class LearnConfig:
     critic_length: float = setting(0.5, "Length scale of the critic, where the observation range is 2.", above=0.0)
     critic_memory: float = setting(0.8, "Weight of the former batches in the critic's fit.", low=0.0, below=1.0)
     averaging: float | None = setting(
-        None, "Result: the mean of the parameters after all updates, update n weighted by n^this; default: the last ones.", low=0.0
+        None,
+        "Result: the mean of the parameters after all updates, update n weighted by n^this; default: the last ones.",
+        low=0.0,
     )
     convergence_window: int = setting(20, "Updates over which parameters are averaged by the convergence test.", low=1)
     convergence_tolerance: float = setting(
@@ -107,15 +117,21 @@ class RunConfig:
     seed: int = setting(0, "First seed.", low=0, high=2**63 - 1)
     seeds: int = setting(1, "Number of seeds, trained side by side.", low=1, high=10_000)
     episodes: int | None = setting(
-        None, "Budget of each seed in completed episodes, played or read; default: 2000, of logged data at least all.", low=1
+        None,
+        "Budget of each seed in completed episodes, played or read; default: 2000, of logged data at least all.",
+        low=1,
     )
     steps: int | None = setting(None, "Budget of each seed in steps of the environment; default: none.", low=1)
     chunk: int = setting(5, "Updates between two looks of the host: evaluation, logging, checkpoints, signals.", low=1)
     eval_episodes: int = setting(64, "Episodes of each evaluation during training, per task.", low=1)
     final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1)
     deterministic: bool = setting(False, "In the evaluation at the end, take the most probable skill and action.")
-    candidates: int = setting(0, "Foreign environment: policies drawn to start from the best of them; 0 starts from one.", low=0)
-    search_share: float = setting(0.2, "Share of the steps after which the search for a start gives up.", above=0.0, high=1.0)
+    candidates: int = setting(
+        0, "Foreign environment: policies drawn to start from the best of them; 0 starts from one.", low=0
+    )
+    search_share: float = setting(
+        0.2, "Share of the steps after which the search for a start gives up.", above=0.0, high=1.0
+    )
     source: str | None = setting(None, "Run to start from, with its policies, seed by seed; as by `asap transfer`.")
     search_episodes: int = setting(
         0, "Warm start: episodes per task to try each sign pattern of the hyperplanes with; 0 tries none.", low=0
@@ -129,10 +145,18 @@ class OfflineConfig:
 
     data: str | None = setting(None, "Dataset to learn from instead of playing; as by --offline.")
     fingerprint: str | None = setting(None, "Of the dataset, filled in: a resumed run must find the same.")
-    drop_bad_rows: bool = setting(False, "Leave out episodes with values that can't be used, instead of refusing the file.")
-    cap: float = setting(10.0, "importance: a step's weight, the product of the ratios up to it, is clipped to this.", low=1.0)
-    anchor: float = setting(0.05, "importance: weight of the likelihood of the logged actions, which keeps ratios near 1.", low=0.0)
-    sharpness: float = setting(1.0, "likelihood: how much episodes of high return count for more; 0: all the same.", low=0.0)
+    drop_bad_rows: bool = setting(
+        False, "Leave out episodes with values that can't be used, instead of refusing the file."
+    )
+    cap: float = setting(
+        10.0, "importance: a step's weight, the product of the ratios up to it, is clipped to this.", low=1.0
+    )
+    anchor: float = setting(
+        0.05, "importance: weight of the likelihood of the logged actions, which keeps ratios near 1.", low=0.0
+    )
+    sharpness: float = setting(
+        1.0, "likelihood: how much episodes of high return count for more; 0: all the same.", low=0.0
+    )
 
 
 @dataclass(frozen=True)
@@ -140,12 +164,16 @@ class EnvConfig:
     """A foreign environment, and what it is held to."""
 
     options: str | None = setting(None, "Keyword arguments of the environment, as a JSON object.")
-    max_steps: int | None = setting(None, "Episodes are cut after so many steps; default: the environment's own limit, or 1000.", low=1)
+    max_steps: int | None = setting(
+        None, "Episodes are cut after so many steps; default: the environment's own limit, or 1000.", low=1
+    )
     strict_obs: bool = setting(False, "Observations outside of their space: an error, and not only a remark.")
     reward_scale: float = setting(1.0, "Factor on the rewards, and so on all returns that are shown.", above=0.0)
     env_retries: int = setting(2, "How often a reset that raises is tried again.", low=0)
     allow_one_step: bool = setting(False, "Accept that nearly all episodes end at their first step.")
-    check_determinism: bool = setting(False, "Before training, see whether seed and actions decide an episode; during it, whether that changes.")
+    check_determinism: bool = setting(
+        False, "Before training, see whether seed and actions decide an episode; during it, whether that changes."
+    )
     step_timeout: float = setting(30.0, "Seconds without a step after which a worker is restarted.", above=0.0)
     retries: int = setting(5, "How often an episode is tried that makes its worker die or hang.", low=0)
     on_no_workers: str = setting("wait", "When no worker is left alive: wait, or fail.", choices=("wait", "fail"))

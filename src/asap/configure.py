@@ -66,7 +66,9 @@ def settings_of(
         first = resolve(names[0], said.env) if names and task is None else task
         config = layered(() if first is None else (*first.settings, *first.play_settings))
         if config.learn.learner in OFFLINE_LEARNERS:
-            raise UserError("learn.learner", "learns from logged data", config.learn.learner, "give them by --offline FILE")
+            raise UserError(
+                "learn.learner", "learns from logged data", config.learn.learner, "give them by --offline FILE"
+            )
     if tasks:
         names, weights = parse_tasks(tasks)
         if config.run.weights and not any(":" in task for task in tasks):
@@ -75,7 +77,12 @@ def settings_of(
     if not config.run.tasks:
         raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.names())}")
     if config.run.weights and len(config.run.weights) != len(config.run.tasks):
-        raise UserError("run.weights", f"need one for each of the {len(config.run.tasks)} tasks", list(config.run.weights), "leave them out for equal weights")
+        raise UserError(
+            "run.weights",
+            f"need one for each of the {len(config.run.tasks)} tasks",
+            list(config.run.weights),
+            "leave them out for equal weights",
+        )
     refuse_double_precision(config.run)
     config = validate(config)
     chosen = tasks_of(config) if task is None else (task,)
@@ -116,7 +123,9 @@ def refuse_impossible(config: Config, tasks: tuple[Task, ...]) -> None:
     else:
         catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
         if config.policy.skills == "gaussian":
-            raise UserError("policy.skills", "gaussian needs continuous actions", tasks[0].name, "use constant or linear")
+            raise UserError(
+                "policy.skills", "gaussian needs continuous actions", tasks[0].name, "use constant or linear"
+            )
     if "network" in (config.policy.basis, config.policy.skills) and config.learn.learner not in ("ppo", "actor-critic"):
         raise UserError("learn.learner", "does not learn networks", config.learn.learner, "use ppo or actor-critic")
     build_psi(config.policy, tasks)
@@ -127,19 +136,42 @@ def refuse_for_foreign(config: Config, tasks: tuple[Task, ...]) -> None:
     """What has no meaning, or no implementation, where workers play complete episodes."""
     name, actions = tasks[0].name, tasks[0].action_space
     if len(tasks) > 1:
-        raise UserError("task", "a Gymnasium environment is trained alone", " ".join(task.name for task in tasks), "name one")
+        raise UserError(
+            "task", "a Gymnasium environment is trained alone", " ".join(task.name for task in tasks), "name one"
+        )
     if config.learn.learner in ("reinforce", "natural"):
-        raise UserError("learn.learner", "is for our own tasks", config.learn.learner, f"for {name} use ppo or actor-critic")
+        raise UserError(
+            "learn.learner", "is for our own tasks", config.learn.learner, f"for {name} use ppo or actor-critic"
+        )
     if tasks[0].spec.continuous and config.policy.skills == "constant":
-        raise UserError("policy.skills", "skills=constant needs Discrete actions", actions, "use --skills gaussian, linear or network")
+        raise UserError(
+            "policy.skills",
+            "skills=constant needs Discrete actions",
+            actions,
+            "use --skills gaussian, linear or network",
+        )
     if not tasks[0].spec.continuous and config.policy.skills == "gaussian":
-        raise UserError("policy.skills", "skills=gaussian needs Box actions", actions, "use --skills constant, linear or network")
+        raise UserError(
+            "policy.skills", "skills=gaussian needs Box actions", actions, "use --skills constant, linear or network"
+        )
     if config.run.source is not None:
-        raise UserError("run.source", "only our own tasks are learned from what another run has learned", config.run.source, f"use `asap train {name}`")
+        raise UserError(
+            "run.source",
+            "only our own tasks are learned from what another run has learned",
+            config.run.source,
+            f"use `asap train {name}`",
+        )
     if config.policy.basis == "rbf":
-        raise UserError("policy.basis", "bumps need bounds that an environment may not have", "rbf", "use poly2, fourier or network")
+        raise UserError(
+            "policy.basis", "bumps need bounds that an environment may not have", "rbf", "use poly2, fourier or network"
+        )
     if config.run.search_episodes:
-        raise UserError("run.search_episodes", "the search for symmetries is for our own tasks", config.run.search_episodes, "leave it out")
+        raise UserError(
+            "run.search_episodes",
+            "the search for symmetries is for our own tasks",
+            config.run.search_episodes,
+            "leave it out",
+        )
     if config.policy.task_features not in ("auto", "none"):
         raise UserError("policy.task_features", "there is one task", config.policy.task_features, "leave it out")
 
@@ -148,11 +180,15 @@ def refuse_double_precision(run: RunConfig) -> None:
     import jax
 
     if run.precision == "float64" and not jax.config.jax_enable_x64:
-        raise UserError("run.precision", "float64 needs JAX's x64 mode", "float64", "set JAX_ENABLE_X64=1, or use float32")
+        raise UserError(
+            "run.precision", "float64 needs JAX's x64 mode", "float64", "set JAX_ENABLE_X64=1, or use float32"
+        )
 
 
 FROZEN = {"skills": "learn.step_size_theta=0.0", "partition": "learn.step_size_beta=0.0"}
-SEARCH_EPISODES = 2  # Per sign pattern and task: enough to tell a partition that leads to the goal from one that does not.
+SEARCH_EPISODES = (
+    2  # Per sign pattern and task: enough to tell a partition that leads to the goal from one that does not.
+)
 # A policy that nearly fits needs few corrections, and small batches make them soonest (measured on flipped 2R).
 TRANSFER_LANES = 2
 
@@ -169,7 +205,9 @@ def transfer_settings(
     config = complete(validate(read_toml(Config, run.path / "config.toml")))
     names, weights = parse_tasks(tasks)
     search_episodes = SEARCH_EPISODES if search else 0
-    told = dataclasses.replace(config.run, tasks=names, weights=weights, source=str(run.path), search_episodes=search_episodes)
+    told = dataclasses.replace(
+        config.run, tasks=names, weights=weights, source=str(run.path), search_episodes=search_episodes
+    )
     config = dataclasses.replace(config, run=told, learn=dataclasses.replace(config.learn, lanes=TRANSFER_LANES))
     config = override(config, [f"{key}={value}" for key, value in options.items() if value is not None])
     config = override(config, [*overrides, *([FROZEN[freeze]] if freeze else [])])

@@ -70,7 +70,11 @@ class Distilled:
 
     def report(self) -> str:
         same = f"R^2 {self.agreement:.3f}" if self.task.spec.continuous else f"{percent(self.agreement)} of its actions"
-        kept = "" if self.kept is None else f"kept        {percent(self.kept)} of what the teacher gains over random play\n"
+        kept = (
+            ""
+            if self.kept is None
+            else f"kept        {percent(self.kept)} of what the teacher gains over random play\n"
+        )
         return (
             f"teacher     return {number(self.teacher_return)}  (mean of {self.num_evaluation} episodes; random play "
             f"{number(self.random_return)})\n"
@@ -104,7 +108,12 @@ def distill(
     """
     if isinstance(episodes, bool) or not isinstance(episodes, int) or not 1 <= episodes < 2**31:
         raise UserError("episodes", "must be an integer from 1 to 2^31 - 1", repr(episodes), "the default is 50")
-    options = {"policy.hyperplanes": hyperplanes, "policy.skills": skills, **feature_settings(features), "run.seed": seed}
+    options = {
+        "policy.hyperplanes": hyperplanes,
+        "policy.skills": skills,
+        **feature_settings(features),
+        "run.seed": seed,
+    }
     config, task = _configured(env, options, [settings] if isinstance(settings, str) else list(settings))
     room = Classroom(task, teacher)
     try:

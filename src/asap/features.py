@@ -104,7 +104,9 @@ class Network(Basis):
     def empty(cls, sizes: tuple[int, ...]) -> "Network":
         """Its shape alone."""
         shapes = itertools.pairwise(sizes)
-        return cls(*zip(*((np.zeros((after, before), np.float32), np.zeros(after, np.float32)) for before, after in shapes)))
+        return cls(
+            *zip(*((np.zeros((after, before), np.float32), np.zeros(after, np.float32)) for before, after in shapes))
+        )
 
     def __call__(self, x: Float[Array, "n *batch"]) -> Float[Array, "F *batch"]:
         for weights, biases in zip(self.weights, self.biases):

@@ -64,7 +64,9 @@ def imitate(
 
 
 @functools.partial(compiled, static_argnums=0)
-def _climbed(learn: LearnConfig, climb: Climb, batch: Transition, weights: Float[Array, "N"], until: Int[Array, ""]) -> Climb:
+def _climbed(
+    learn: LearnConfig, climb: Climb, batch: Transition, weights: Float[Array, "N"], until: Int[Array, ""]
+) -> Climb:
     def step(iteration: Int[Array, ""], carry: tuple[ASAPPolicy, optax.OptState]) -> tuple[ASAPPolicy, optax.OptState]:
         policy, optimizer = carry
         gradient = weighted_score_by_autodiff(policy, batch, MARGINAL, weights)

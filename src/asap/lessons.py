@@ -28,7 +28,9 @@ class Lesson(NamedTuple):
     """One episode."""
 
     observations: Float[np.ndarray, "T O"]  # As policies see them, without the last.
-    actions: Int[np.ndarray, "T"] | Float[np.ndarray, "T A"] | None  # The teacher's, in the policy's units, if it was asked.
+    actions: (
+        Int[np.ndarray, "T"] | Float[np.ndarray, "T A"] | None
+    )  # The teacher's, in the policy's units, if it was asked.
     total: float
 
     @property

@@ -89,7 +89,8 @@ def _tensorboard(folder: str, config: Config) -> Iterator[Write]:
         raise UserError("tensorboard_log", "needs the package tensorboard", folder, cure) from None
     name = "+".join(config.run.tasks).replace("/", "-")
     writers = [
-        EventFileWriter(os.path.join(folder, f"{name}-seed-{config.run.seed + index}")) for index in range(config.run.seeds)
+        EventFileWriter(os.path.join(folder, f"{name}-seed-{config.run.seed + index}"))
+        for index in range(config.run.seeds)
     ]
 
     def write(seed: int, metrics: dict[str, float], step: int) -> None:

@@ -1,14 +1,14 @@
 """ASAP in Python, with the names that stable-baselines3 uses:
 
-    from asap import ASAP
+from asap import ASAP
 
-    model = ASAP("CartPole-v1", hyperplanes=1, seed=0).learn(150_000)
-    print(model.explain())                       # the rules, in words and numbers
-    action, skill = model.predict(obs)           # and on the next step model.predict(obs, state=skill)
-    model.evaluate(episodes=100)                 # {"return": ..., "usage": [...], "durations": [...], ...}
-    model.plot().savefig("cartpole.png")
-    model.save("cartpole.asap")
-    model = ASAP.load("cartpole.asap")
+model = ASAP("CartPole-v1", hyperplanes=1, seed=0).learn(150_000)
+print(model.explain())                       # the rules, in words and numbers
+action, skill = model.predict(obs)           # and on the next step model.predict(obs, state=skill)
+model.evaluate(episodes=100)                 # {"return": ..., "usage": [...], "durations": [...], ...}
+model.plot().savefig("cartpole.png")
+model.save("cartpole.asap")
+model = ASAP.load("cartpole.asap")
 """
 
 import dataclasses
@@ -100,10 +100,14 @@ class ASAP:
     def _begin(self, config: Config, tasks: tuple[Task, ...], workers: str = IN_PROCESS) -> None:
         """The policy at its start."""
         if config.run.seeds != 1:
-            raise UserError("run.seeds", "a model has one seed", config.run.seeds, "make a model per seed, or use `asap train`")
+            raise UserError(
+                "run.seeds", "a model has one seed", config.run.seeds, "make a model per seed, or use `asap train`"
+            )
         require_memory(config, tasks)
         self._tasks, self._workers = tasks, workers
-        self._play = ForeignPlay(config, tasks[0], workers) if isinstance(tasks[0], ForeignTask) else NamedPlay(config, tasks)
+        self._play = (
+            ForeignPlay(config, tasks[0], workers) if isinstance(tasks[0], ForeignTask) else NamedPlay(config, tasks)
+        )
         self._hold(config, self._play.first_policy(), 0, 0)
 
     def _hold(self, config: Config, policy: ASAPPolicy, num_episodes: int, num_timesteps: int) -> None:
@@ -150,7 +154,9 @@ class ASAP:
             recorded, config = self._recorded(Path(folder), episodes, total_timesteps)
             with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as told:
                 live = self._tasks[0] if isinstance(self._tasks[0], ForeignTask) else None
-                result = Session(config, recorded, [*told, *callbacks], self._workers, live).train(stop, evaluates=False)
+                result = Session(config, recorded, [*told, *callbacks], self._workers, live).train(
+                    stop, evaluates=False
+                )
         except RunError:
             is_litter = False  # The error tells how to go on from there.
             raise
@@ -176,7 +182,9 @@ class ASAP:
             for c in (config, recorded)
         )
         if config != recorded:
-            raise UserError("run", "was made with other settings", folder, "choose another directory, or use its settings")
+            raise UserError(
+                "run", "was made with other settings", folder, "choose another directory, or use its settings"
+            )
         return run, config
 
     def predict(
@@ -254,7 +262,9 @@ def _told(env: Any, settings: list[str]) -> tuple[list[str], ForeignTask | None]
     """Names for `settings_of`, or a task that lives in this process."""
     if isinstance(env, list | tuple):
         if not all(isinstance(name, str) for name in env):
-            raise UserError("task", "must be a name or a list of names", repr(env)[:80], f"choose from {', '.join(catalog.names())}")
+            raise UserError(
+                "task", "must be a name or a list of names", repr(env)[:80], f"choose from {', '.join(catalog.names())}"
+            )
         return list(env), None
     task = live_task(env, settings)
     return [env if task is None else task.name], task
@@ -272,7 +282,12 @@ def _saved_task(meta: dict[str, Any], env: Any) -> ForeignTask | None:
     given = foreign.describe(EnvSource.of(env), task.rules)
     for name in ("observation_space", "action_space"):
         if getattr(given, name) != getattr(task, name):
-            raise UserError("env", f"{name} is {getattr(given, name)}, the model was made for", getattr(task, name), "give such an environment")
+            raise UserError(
+                "env",
+                f"{name} is {getattr(given, name)}, the model was made for",
+                getattr(task, name),
+                "give such an environment",
+            )
     return given
 
 

@@ -67,7 +67,9 @@ class ForeignPlay:
         given, shape = np.asarray(obs), self.task.observation_space.shape
         is_batch = given.ndim == len(shape) + 1 and given.shape[1:] == shape
         rows = given if is_batch else given[None]
-        previous = np.atleast_1d(checked_state(state, episode_start, rows.shape[:1] if is_batch else (), policy.num_skills))
+        previous = np.atleast_1d(
+            checked_state(state, episode_start, rows.shape[:1] if is_batch else (), policy.num_skills)
+        )
         if self._player is None:
             self._player = Player(plan_of(policy, len(self.task.inputs)))
             self._player.begin(host_generator(self.config.run.seed, _PREDICT), False)
@@ -124,7 +126,10 @@ class ForeignPlay:
             dispatcher = hire(self.workers, self.task.source, self.task.rules, Path(folder), print_note, *limits)
             trainer = ForeignTrainer(config, self.task, dispatcher, print_note)
             try:
-                return [trainer.played(jax.tree.map(np.asarray, policy), seed, episodes, is_sure) for policy, is_sure in kinds]
+                return [
+                    trainer.played(jax.tree.map(np.asarray, policy), seed, episodes, is_sure)
+                    for policy, is_sure in kinds
+                ]
             finally:
                 trainer.close()
 

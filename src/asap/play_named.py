@@ -55,10 +55,14 @@ class NamedPlay:
         call = np.uint32(self._num_draws & 0xFFFFFFFF)
         self._num_draws += not deterministic
         m = self._descriptors[self._played(policy, task).name]
-        action, skill = np.asarray(_choose(policy, m, self._key, call, x, previous, bool(deterministic))).astype(np.int64)
+        action, skill = np.asarray(_choose(policy, m, self._key, call, x, previous, bool(deterministic))).astype(
+            np.int64
+        )
         return action, skill
 
-    def evaluate(self, policy: ASAPPolicy, episodes: int | None, task: str | None, seed: int, deterministic: bool | None) -> dict[str, Any]:
+    def evaluate(
+        self, policy: ASAPPolicy, episodes: int | None, task: str | None, seed: int, deterministic: bool | None
+    ) -> dict[str, Any]:
         if deterministic:
             raise UserError("deterministic", "our own tasks are played as learned", deterministic, "leave it out")
         parts = {}
@@ -126,7 +130,9 @@ _play = compiled(evaluate, static_argnames="num_episodes")
 def _report(parts: list[Evaluation], weights: list[float]) -> dict[str, Any]:
     """Each part is one task; all have equally many episodes, so that weights of tasks are weights of steps, too."""
     shares = np.asarray(weights) / np.sum(weights)
-    steps, starts = (sum(w * getattr(part, name) for w, part in zip(shares, parts)) for name in ("skill_steps", "skill_starts"))
+    steps, starts = (
+        sum(w * getattr(part, name) for w, part in zip(shares, parts)) for name in ("skill_steps", "skill_starts")
+    )
     return {
         "return": float(shares @ [part.returns.mean() for part in parts]),
         "success": float(shares @ [part.success.mean() for part in parts]),

@@ -36,9 +36,13 @@ def checked_state(
     skills = np.asarray(state)
     if skills.dtype.kind not in "iu" or skills.shape != shape:
         got = f"{skills.dtype}{list(skills.shape)}"
-        raise UserError("state", f"must hold integers of shape {shape}", got, "give back what predict returned, or None")
+        raise UserError(
+            "state", f"must hold integers of shape {shape}", got, "give back what predict returned, or None"
+        )
     if (skills < NO_SKILL).any() or (skills >= num_skills).any():
-        raise UserError("state", f"must be skills below {num_skills}, or -1 for none", skills.tolist(), "give what predict returned")
+        raise UserError(
+            "state", f"must be skills below {num_skills}, or -1 for none", skills.tolist(), "give what predict returned"
+        )
     skills = skills.astype(np.int32)
     if episode_start is None:
         return skills

@@ -62,7 +62,14 @@ def approximately_optimal_return(name: str, seed: int, seeds: int) -> float:
         Config(
             run=RunConfig(tasks=(name,), seed=seed, seeds=seeds, episodes=20_000),
             policy=PolicyConfig(start="approximate"),
-            learn=LearnConfig(lanes=32, step_size_beta=0.0, entropy=0.01, schedule="robbins-monro", schedule_scale=50.0, convergence_tolerance=0.002),
+            learn=LearnConfig(
+                lanes=32,
+                step_size_beta=0.0,
+                entropy=0.01,
+                schedule="robbins-monro",
+                schedule_scale=50.0,
+                convergence_tolerance=0.002,
+            ),
         )
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -75,7 +75,12 @@ class Run:
             return cls.create(path, config_text)
         run = cls.open(path)
         if run.config_text() != config_text:
-            raise UserError("--out", "holds a run with other settings or seeds", path, "choose another directory, or `asap train --resume` it")
+            raise UserError(
+                "--out",
+                "holds a run with other settings or seeds",
+                path,
+                "choose another directory, or `asap train --resume` it",
+            )
         return run
 
     @staticmethod

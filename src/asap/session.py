@@ -184,9 +184,19 @@ class Session:
         shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(parameters_of(tree))] for tree in (trained, policies)]
         count, needed = trained.partition.beta.shape[0], self.config.run.seeds
         if shapes[0] != shapes[1]:
-            raise UserError("run.source", f"its parameters have shapes {shapes[0]}, this task needs {shapes[1]}", self.config.run.source, "choose tasks of one family, K and features")
+            raise UserError(
+                "run.source",
+                f"its parameters have shapes {shapes[0]}, this task needs {shapes[1]}",
+                self.config.run.source,
+                "choose tasks of one family, K and features",
+            )
         if count not in (1, needed):
-            raise UserError("run.source", f"has {count} seeds, this run has {needed}", self.config.run.source, f"use --seeds {count}")
+            raise UserError(
+                "run.source",
+                f"has {count} seeds, this run has {needed}",
+                self.config.run.source,
+                f"use --seeds {count}",
+            )
         return with_parameters(policies, repeat_seeds(parameters_of(trained), needed))
 
     def _warn(self, policy: ASAPPolicy) -> None:
@@ -210,7 +220,9 @@ class Session:
             self._refuse_spoiled(states)
             self._refuse_weightless(metrics)
             active = self._any_active(states)
-            goes_on = all([callback(report._replace(policies=states.outcome)) is not False for callback in self.callbacks])
+            goes_on = all(
+                [callback(report._replace(policies=states.outcome)) is not False for callback in self.callbacks]
+            )
             if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or not goes_on or stop.requested:
                 mean = float(known_mean(evaluation.returns, (0, 1, 2)))
                 self._save(states, score=mean, best=mean > best)
@@ -238,10 +250,16 @@ class Session:
             entropy=last.diagnostics.regularity.entropy,
             explained_variance=last.explained_variance,
             movement=last.movement,
-            **({} if metrics.from_data is None else jax.tree.map(lambda leaf: leaf.mean(0), metrics.from_data)._asdict()),
+            **(
+                {}
+                if metrics.from_data is None
+                else jax.tree.map(lambda leaf: leaf.mean(0), metrics.from_data)._asdict()
+            ),
         )
         lengths = known_mean(np.asarray(evaluation.lengths, float), (-1, -2))
-        return Report(update, last.cumulative_episodes, last.env_steps, known_mean(evaluation.returns), lengths, event, None)
+        return Report(
+            update, last.cumulative_episodes, last.env_steps, known_mean(evaluation.returns), lengths, event, None
+        )
 
     def _log_start(self, states: TrainState) -> None:
         """The policy before its first update, as entry 0 of the curve."""
@@ -313,7 +331,9 @@ class Session:
             compile_seconds=self.trainer.compile_seconds,
             finished=finished,
             parameters_sha256=parameter_digest(states.outcome),
-            ess=None if self.config.offline.data is None else [event["ess"] for event in self.run.events() if "ess" in event][-1],
+            ess=None
+            if self.config.offline.data is None
+            else [event["ess"] for event in self.run.events() if "ess" in event][-1],
         )
 
 
@@ -324,6 +344,8 @@ def norm_without_noise(gradients: np.ndarray, active: np.ndarray) -> np.ndarray:
     squared norm without that bias, since their noise is independent. A single update has its own norm.
     """
     gradients = gradients.reshape(*active.shape, -1)
-    even, odd = ((gradients * active[..., None])[i::2].sum(0) / np.maximum(active[i::2].sum(0), 1)[:, None] for i in (0, 1))
+    even, odd = (
+        (gradients * active[..., None])[i::2].sum(0) / np.maximum(active[i::2].sum(0), 1)[:, None] for i in (0, 1)
+    )
     squared = np.where(active.sum(0) > 1, (even * odd).sum(-1), (even * even).sum(-1))
     return np.sqrt(np.maximum(squared, 0.0))

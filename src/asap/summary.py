@@ -59,7 +59,9 @@ def summary(result: Result, path: str) -> dict:
             for m, name in enumerate(config.run.tasks)
         },
         "reference": _references(result.tasks, weights),
-        "episodes": result.curve.episodes[-1].astype(int).tolist() if len(result.curve.episodes) else [0] * config.run.seeds,
+        "episodes": result.curve.episodes[-1].astype(int).tolist()
+        if len(result.curve.episodes)
+        else [0] * config.run.seeds,
         "env_steps": result.env_steps,
         "wall_seconds": round(result.wall_seconds, 3),
         "compile_seconds": round(result.compile_seconds, 3),

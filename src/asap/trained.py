@@ -56,7 +56,9 @@ class Trained:
         if seed is None:
             return 0
         if not first <= seed < first + count:
-            raise UserError("--seed", "was not trained in this run", seed, f"choose from {first} to {first + count - 1}")
+            raise UserError(
+                "--seed", "was not trained in this run", seed, f"choose from {first} to {first + count - 1}"
+            )
         return seed - first
 
     def policy(self, index: int) -> ASAPPolicy:
@@ -68,7 +70,9 @@ class Trained:
         for task in self.named:
             if task.name == name:
                 return task
-        raise UserError("--task", "was not trained in this run", repr(name), f"choose from {', '.join(self.config.run.tasks)}")
+        raise UserError(
+            "--task", "was not trained in this run", repr(name), f"choose from {', '.join(self.config.run.tasks)}"
+        )
 
     def evaluate(
         self, task: Task, num_episodes: int, seed: int, deterministic: bool | None = None, workers: str = IN_PROCESS
@@ -76,10 +80,18 @@ class Trained:
         """Axes (seeds, episodes) and (seeds, skills)."""
         if isinstance(task, ForeignTask):
             host = ForeignPlay(self.config, task, workers)
-            each = [host.evaluation(self.policy(index), num_episodes, seed, deterministic) for index in range(self.config.run.seeds)]
+            each = [
+                host.evaluation(self.policy(index), num_episodes, seed, deterministic)
+                for index in range(self.config.run.seeds)
+            ]
             return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
         if deterministic or workers != IN_PROCESS:
-            raise UserError("task", "is one of ours: played as learned, compiled", task.name, "leave out --deterministic and --workers")
+            raise UserError(
+                "task",
+                "is one of ours: played as learned, compiled",
+                task.name,
+                "leave out --deterministic and --workers",
+            )
         return play(self.policies, task, num_episodes, seed)
 
 

@@ -34,7 +34,8 @@ def search_symmetries(
     def trial(signs: Float[Array, "K"], key: Key) -> tuple[Float[Array, ""], EpisodeTotals]:
         flipped = flip(policy, signs)
         played = [
-            evaluate(flipped, tasks.only(name), fold(key, index), num_episodes) for index, name in enumerate(tasks.names)
+            evaluate(flipped, tasks.only(name), fold(key, index), num_episodes)
+            for index, name in enumerate(tasks.names)
         ]
         episodes = jax.tree.map(lambda *leaves: jnp.stack(leaves), *played)
         totals = EpisodeTotals(

@@ -154,7 +154,9 @@ def _play_again(border: Border, seed: int, actions: list[Any]) -> int:
 def in_words(report: dict[str, Any]) -> str:
     kind = "controls" if report["continuous"] else "actions"
     actions, more = report["actions"][:MOST_SHOWN], len(report["actions"]) - MOST_SHOWN
-    solved = "" if report["reward_threshold"] is None else f", solved at a mean return of {report['reward_threshold']:g}"
+    solved = (
+        "" if report["reward_threshold"] is None else f", solved at a mean return of {report['reward_threshold']:g}"
+    )
     ended = f"{report['terminated']} ended by themselves"
     success = "" if report["success"] is None else f", success {100 * report['success']:.0f} %"
     lines = [

@@ -8,13 +8,17 @@ from asap.config import Config, RunConfig
 from asap.errors import UserError
 
 
-def collect_episodes(task: str, controller: str, episodes: int, epsilon: float, seed: int, out: str, as_json: bool) -> None:
+def collect_episodes(
+    task: str, controller: str, episodes: int, epsilon: float, seed: int, out: str, as_json: bool
+) -> None:
     if not 1 <= episodes < 2**31:
         raise UserError("--episodes", "must be an integer from 1 to 2^31 - 1", episodes, "the default is 10,000")
     if not 0 <= seed < 2**63:
         raise UserError("--seed", "must be an integer from 0 to 2^63 - 1", seed, "the default is 0")
     if os.path.isdir(out) or not os.path.isdir(os.path.dirname(os.path.abspath(out))):
-        raise UserError("--out", "is a directory, or in none that exists", out, "choose a file in a directory that exists")
+        raise UserError(
+            "--out", "is a directory, or in none that exists", out, "choose a file in a directory that exists"
+        )
     from asap.envs import catalog
     from asap.envs.controllers import explored, find_controller
     from asap.offline.collect import collect

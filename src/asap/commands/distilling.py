@@ -25,7 +25,9 @@ def distill_env(
 ) -> None:
     """`teacher` names a function, "module:function", that returns the teacher; `out` is a file for the model."""
     if out is not None and (os.path.isdir(out) or not os.path.isdir(os.path.dirname(os.path.abspath(out)))):
-        raise UserError("--out", "is a directory, or in none that exists", out, "choose a file in a directory that exists")
+        raise UserError(
+            "--out", "is a directory, or in none that exists", out, "choose a file in a directory that exists"
+        )
     from asap.distill import distill
 
     distilled = distill(find_teacher(teacher), env, hyperplanes, skills, features, episodes, seed, settings)

@@ -22,8 +22,17 @@ def estimate_run(path: str, data: str, episodes: int, seed: int, best: bool, as_
         policy = trained.policy(index)
         judged, played = estimate(policy, dataset, discount, seed), true_value(policy, named, episodes, seed)
         told = judged.value._asdict() if judged.available else None
-        rows.append({"seed": trained.config.run.seed + index, "estimate": told, "ess": judged.ess, "played": played._asdict()})
-    report = {"task": named.name, "data": data, "data_episodes": dataset.num_episodes, "discount": discount, "seeds": rows, "run": path}
+        rows.append(
+            {"seed": trained.config.run.seed + index, "estimate": told, "ess": judged.ess, "played": played._asdict()}
+        )
+    report = {
+        "task": named.name,
+        "data": data,
+        "data_episodes": dataset.num_episodes,
+        "discount": discount,
+        "seeds": rows,
+        "run": path,
+    }
     print(json.dumps(report) if as_json else "\n".join(in_words(row, report) for row in rows))
 
 
@@ -31,7 +40,9 @@ def in_words(row: dict, report: dict) -> str:
     played = f"played: {_told(row['played'], report)}"
     if row["estimate"] is None:
         return f"seed {row['seed']}: no estimate: the behaviour is deterministic or unknown, so importance weights do not exist; {played}"
-    worth = f"worth {row['ess']:,.1f} of {report['data_episodes']:,} episodes" + (TOO_FEW if row["ess"] < FEWEST else "")
+    worth = f"worth {row['ess']:,.1f} of {report['data_episodes']:,} episodes" + (
+        TOO_FEW if row["ess"] < FEWEST else ""
+    )
     return f"seed {row['seed']}: estimate: {_told(row['estimate'], report)}, {worth}; {played}"
 
 

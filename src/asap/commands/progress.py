@@ -23,7 +23,12 @@ class Progress:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[state]}"),
+                TimeElapsedColumn(),
+            )
             self.bar = Progress(*columns, console=Console(stderr=True))
             self.line = self.bar.add_task(f"{label}: compiling", total=self.budget, state="")
 
@@ -38,7 +43,11 @@ class Progress:
 
     def show(self, report: "Report") -> None:
         """A callback of `Session`."""
-        self.tell(report.update, int(np.min(report.env_steps if self.in_steps else report.episodes)), float(np.mean(report.returns)))
+        self.tell(
+            report.update,
+            int(np.min(report.env_steps if self.in_steps else report.episodes)),
+            float(np.mean(report.returns)),
+        )
 
     def tell(self, update: int, done: int, mean: float) -> None:
         if self.bar is not None:

@@ -22,7 +22,14 @@ EPISODES, EPISODES_OF_FOREIGN = 1000, 100
 
 
 def evaluate_run(
-    path: str, episodes: int | None, task: str | None, seed: int, best: bool, deterministic: bool | None, workers: str, as_json: bool
+    path: str,
+    episodes: int | None,
+    task: str | None,
+    seed: int,
+    best: bool,
+    deterministic: bool | None,
+    workers: str,
+    as_json: bool,
 ) -> None:
     from asap import stats
     from asap.envs.foreign import ForeignTask
@@ -112,12 +119,16 @@ def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_
     pictures = {"partition": _partition(trained, named, index, title)}
     if len(curve.episodes):
         seeds = [
-            SeedCurve(*(values[curve.active[:, s] > 0] for values in (curve.episodes[:, s], curve.returns[:, s, column])))
+            SeedCurve(
+                *(values[curve.active[:, s] > 0] for values in (curve.episodes[:, s], curve.returns[:, s, column]))
+            )
             for s in range(trained.config.run.seeds)
         ]
         reference = None if isinstance(named, ForeignTask) else named.reference
         pictures["learning"] = figures.learning_curves(seeds, reference, title=f"{named.name}: learning")
-        pictures["usage"] = figures.skill_usage(curve.episodes.T, curve.usage.swapaxes(0, 1), title=f"{named.name}: use of skills")
+        pictures["usage"] = figures.skill_usage(
+            curve.episodes.T, curve.usage.swapaxes(0, 1), title=f"{named.name}: use of skills"
+        )
     written = {}
     for name, figure in pictures.items():
         written[name] = str(folder / f"{name}.png")
@@ -178,5 +189,8 @@ def show_settings(as_json: bool) -> None:
     from asap.settings import describe
 
     rows = [row._asdict() for row in describe(Config)]
-    lines = [f"{row['key']:<30}{row['default']!s:<16}{row['help']}" + (f" ({row['range']})" if row["range"] else "") for row in rows]
+    lines = [
+        f"{row['key']:<30}{row['default']!s:<16}{row['help']}" + (f" ({row['range']})" if row["range"] else "")
+        for row in rows
+    ]
     _print(as_json, {"settings": rows}, "\n".join(lines))

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def list_experiments(as_json: bool) -> None:
     whole = GROUPS["all"]
-    groups = {experiment.name: group for group, members in GROUPS.items() if members is not whole for experiment in members}
+    groups = {
+        experiment.name: group for group, members in GROUPS.items() if members is not whole for experiment in members
+    }
     rows = [{"name": one.name, "title": one.title, "group": groups[one.name], "seeds": one.seeds} for one in whole]
     lines = [f"{row['name']:<18}{row['title']}" for row in rows]
     lines += [f"{group:<18}{len(members)} of these, and one page with everything" for group, members in GROUPS.items()]

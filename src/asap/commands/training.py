@@ -29,7 +29,12 @@ def resumed_run(path: str, episodes: int | None, steps: int | None) -> tuple[Run
 
 
 def train_run(
-    run: Run, config: Config, as_json: bool, workers: str = "0", tensorboard: str | None = None, wandb: str | None = None
+    run: Run,
+    config: Config,
+    as_json: bool,
+    workers: str = "0",
+    tensorboard: str | None = None,
+    wandb: str | None = None,
 ) -> None:
     from asap.summary import summary
 
@@ -95,7 +100,9 @@ def _good_seeds_in_words(report: dict) -> list[str]:
     median = report["episodes_to_near_optimal"]["median"]
     word = "solved      " if report["reference"] is None else "near-optimal"
     after = "" if median is None else f", after {median:.0f} episodes (median)"
-    return [f"{word}      {report['near_optimal_seeds']} of {report['seeds']} seeds (return at least {number(report['threshold'])}){after}"]
+    return [
+        f"{word}      {report['near_optimal_seeds']} of {report['seeds']} seeds (return at least {number(report['threshold'])}){after}"
+    ]
 
 
 def _data_in_words(report: dict) -> str:

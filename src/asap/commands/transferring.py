@@ -12,7 +12,11 @@ def transfer_run(config: Config, out: str | None, as_json: bool) -> None:
 
     run = create_run(config, out, stem=f"{'+'.join(config.run.tasks)}-from-{os.path.basename(config.run.source)}")
     result, stop = train_to_end(run, config)
-    first = {"episodes": result.curve.episodes[0], "return": result.curve.returns[0], "success": result.curve.success[0]}
+    first = {
+        "episodes": result.curve.episodes[0],
+        "return": result.curve.returns[0],
+        "success": result.curve.success[0],
+    }
     report = {
         **summary(result, str(run.path)),
         "source": config.run.source,
@@ -21,6 +25,8 @@ def transfer_run(config: Config, out: str | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps(report))
     else:
-        print(f"before learning   return {first['return'].mean():.1f}, success {100 * first['success'].mean():.1f} % (means over seeds)")
+        print(
+            f"before learning   return {first['return'].mean():.1f}, success {100 * first['success'].mean():.1f} % (means over seeds)"
+        )
         print(in_words(report))
     leave_if_stopped(run, stop)

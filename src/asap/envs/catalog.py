@@ -179,7 +179,10 @@ def _require_same_shapes(first: NamedTask, other: NamedTask) -> None:
         return spec.observation_names, spec.action_names, task.descriptor_size
 
     if type(first.env) is not type(other.env) or shapes(first) != shapes(other):
-        sizes = [f"{len(obs)} observations, {len(act)} actions, {z} task numbers" for obs, act, z in map(shapes, (first, other))]
+        sizes = [
+            f"{len(obs)} observations, {len(act)} actions, {z} task numbers"
+            for obs, act, z in map(shapes, (first, other))
+        ]
         raise UserError(
             "tasks",
             f"'{first.name}' ({sizes[0]}) and '{other.name}' ({sizes[1]}) cannot share one policy",

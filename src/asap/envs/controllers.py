@@ -46,7 +46,12 @@ def find_controller(task: NamedTask, text: str) -> Controller:
     family = _FAMILIES.get(type(task.env), Family(lambda *_: None, ()))
     found = family.parse(task, text)
     if found is None:
-        raise UserError("--controller", f"unknown for {task.name}", repr(text), f"choose from {', '.join(('random', *family.choices))}")
+        raise UserError(
+            "--controller",
+            f"unknown for {task.name}",
+            repr(text),
+            f"choose from {', '.join(('random', *family.choices))}",
+        )
     return found
 
 

@@ -52,7 +52,9 @@ def _walls(x: np.ndarray, y: np.ndarray, task: RoomsTask) -> np.ndarray:
 
 # Corners (x, y) of what is marked out with lines, in metres: pitch, penalty area and goal area. The goal is behind them.
 END = c.PITCH_HALF_LENGTH
-MARKINGS = tuple(((x, -y), (END, y)) for x, y in ((0.0, c.PITCH_HALF_WIDTH), (c.AREA_X, c.AREA_HALF_WIDTH), (END - 5.5, 9.16)))
+MARKINGS = tuple(
+    ((x, -y), (END, y)) for x, y in ((0.0, c.PITCH_HALF_WIDTH), (c.AREA_X, c.AREA_HALF_WIDTH), (END - 5.5, 9.16))
+)
 GOAL_BOX = ((END, -c.GOAL_HALF_WIDTH), (END + 2.44, c.GOAL_HALF_WIDTH))
 CENTRE_CIRCLE = 9.15
 

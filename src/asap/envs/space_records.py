@@ -33,7 +33,9 @@ def restore(told: dict[str, Any]) -> Space:
     if kind == "MultiBinary":
         return spaces.MultiBinary(tuple(told["shape"]))
     if kind == "Box":
-        low, high = (np.asarray([float(bound) for bound in told[name]]).reshape(told["shape"]) for name in ("low", "high"))
+        low, high = (
+            np.asarray([float(bound) for bound in told[name]]).reshape(told["shape"]) for name in ("low", "high")
+        )
         with np.errstate(all="ignore"):
             return spaces.Box(low.astype(dtype), high.astype(dtype), tuple(told["shape"]), dtype.type)
     raise ValueError(f"unknown space {kind!r}")

@@ -33,7 +33,9 @@ def _position(start: Any) -> Position:
     except (TypeError, ValueError, OverflowError):
         x = y = float("nan")
     # Written so that NaN fails.
-    if not all(low <= c <= high for c, low, high in zip((x, y), Rooms.spec.observation_low, Rooms.spec.observation_high)):
+    if not all(
+        low <= c <= high for c, low, high in zip((x, y), Rooms.spec.observation_low, Rooms.spec.observation_high)
+    ):
         raise ValueError(f"options: 'start' is not a point of the unit square (got {start!r}); give (x, y)")
     return Position(np.float32(x), np.float32(y))
 

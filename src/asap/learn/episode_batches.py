@@ -88,13 +88,17 @@ def update_from_episodes(
     seen, next_seen = features(batch.observation), features(batch.next_observation)
     values, next_values = critic.weights @ seen, critic.weights @ next_seen
     # One lane in which episodes follow each other; none is cut.
-    lane = batch._replace(reward=batch.reward[:, None], terminated=batch.terminated[:, None], truncated=batch.truncated[:, None])
+    lane = batch._replace(
+        reward=batch.reward[:, None], terminated=batch.terminated[:, None], truncated=batch.truncated[:, None]
+    )
     advantages = lambda_advantages(lane, values[:, None], next_values[:, None], discount, learn.trace)[:, 0]
     targets = jnp.where(batch.played, advantages + values, 0.0)
     explained = 1 - jnp.var(advantages, where=batch.played) / (jnp.var(targets, where=batch.played) + 1e-8)
     share = batch.played.mean()
     # Gaps have features of 0, and so no part in the fit.
-    critic = fit(critic, seen * batch.played / jnp.sqrt(share), targets / jnp.sqrt(share), learn.critic_memory, CRITIC_RIDGE)
+    critic = fit(
+        critic, seen * batch.played / jnp.sqrt(share), targets / jnp.sqrt(share), learn.critic_memory, CRITIC_RIDGE
+    )
     weights = weights_of(learn, advantages, batch.played)
     step = UPDATES[learn.learner](learn, state.policy, batch, weights, state.optimizer, state.iteration)
     return take_over(config, state, Improved(step, critic, None, totals, totals.steps.sum(), explained))

@@ -94,7 +94,10 @@ class ForeignTrainer:
         if not self.config.run.candidates:
             built = changed(_stacked([built_policy(self.config, self.task, seed) for seed in self.seeds]))
             policies = [_seed(built, index) for index in range(len(self.seeds))]
-            self._recent = [self.played(policy, seed, self.config.run.eval_episodes, False) for policy, seed in zip(policies, self.seeds)]
+            self._recent = [
+                self.played(policy, seed, self.config.run.eval_episodes, False)
+                for policy, seed in zip(policies, self.seeds)
+            ]
             nothing = no_moments(self._size), []
             return _stacked([begin(self.config, *parts, *nothing) for parts in zip(self.seeds, policies)])
         found = [self._search(seed) for seed in self.seeds]
@@ -154,13 +157,17 @@ class ForeignTrainer:
         going_on = [bool(is_active(self.config, state)) for state in states]
 
         def missing() -> list[int]:
-            return [i for i, batch in enumerate(batches) if going_on[i] and sum(e.length for e in batch) < learn.batch_steps]
+            return [
+                i for i, batch in enumerate(batches) if going_on[i] and sum(e.length for e in batch) < learn.batch_steps
+            ]
 
         while wanted := missing():
             works = []
             for i in wanted:
                 first = int(states[i].totals.episodes.sum()) + len(batches[i])
-                works.append(self._works(states[i].policy, self.seeds[i], TRAINING, range(first, first + learn.round_episodes)))
+                works.append(
+                    self._works(states[i].policy, self.seeds[i], TRAINING, range(first, first + learn.round_episodes))
+                )
             episodes = iter(self._play([work for some in works for work in some]))
             for i in wanted:
                 batches[i] += itertools.islice(episodes, learn.round_episodes)
@@ -195,7 +202,9 @@ class ForeignTrainer:
         size, spec = self._size, self.task.spec
         actions = np.zeros((1, spec.num_actions), np.float32) if spec.continuous else np.zeros(1, np.int32)
         nothing = np.zeros((2, size), np.float32)
-        return Played(EpisodeId(0, TRAINING, 0), nothing, np.zeros(1, np.int32), actions, np.zeros(1, np.float32), True, None)
+        return Played(
+            EpisodeId(0, TRAINING, 0), nothing, np.zeros(1, np.int32), actions, np.zeros(1, np.float32), True, None
+        )
 
     def _works(
         self, policy: ASAPPolicy, seed: int, stream: int, numbers: Sequence[int], deterministic: bool = False
@@ -234,7 +243,10 @@ def _joined(evaluations: list[Evaluation]) -> Evaluation:
     def padded(values: np.ndarray) -> np.ndarray:
         return np.concatenate([values.astype(float), np.full(most - len(values), np.nan)])
 
-    padded_ones = [one._replace(**{name: padded(getattr(one, name)) for name in ("returns", "success", "lengths")}) for one in evaluations]
+    padded_ones = [
+        one._replace(**{name: padded(getattr(one, name)) for name in ("returns", "success", "lengths")})
+        for one in evaluations
+    ]
     return jax.tree.map(lambda leaf: leaf[:, None], _stacked(padded_ones))
 
 

@@ -106,7 +106,9 @@ def log_evidence(policy: ASAPPolicy, step: Transition, gradient: str) -> Float[A
     return jnp.where(is_drawn, log_sigma, -jnp.inf)
 
 
-def plane_weights(policy: ASAPPolicy, psi: Float[Array, "F *batch"], drawn: Float[Array, "S *batch"]) -> Float[Array, "K *batch"]:
+def plane_weights(
+    policy: ASAPPolicy, psi: Float[Array, "F *batch"], drawn: Float[Array, "S *batch"]
+) -> Float[Array, "K *batch"]:
     """sum_i drawn_i (b_k(i) - sigmoid(u_k)): how log p responds to each margin, for weights on the skills."""
     with_bit = skill_bits(policy.partition.num_planes).T.astype(jnp.float32)
     return contract(with_bit, drawn) - jax.nn.sigmoid(policy.partition.margins(psi)) * total(drawn)
@@ -118,7 +120,9 @@ def _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob) -> Float
     log_stay = policy.log_stay(log_p, step.previous_skill)
     stay = jnp.exp(log_stay)
     relative = jnp.exp(log_p + log_evidence - log_prob)  # p_i evidence_i / pi
-    kept = jnp.exp(log_stay + log_evidence - log_prob)  # s evidence_previous / pi, at most 1: evidence / pi alone is not.
+    kept = jnp.exp(
+        log_stay + log_evidence - log_prob
+    )  # s evidence_previous / pi, at most 1: evidence / pi alone is not.
     return (1 - stay) * relative + jnp.where(is_previous, kept - stay * relative.sum(0), 0.0)
 
 

@@ -41,7 +41,7 @@ def regularity_gradient(config: LearnConfig, policy: ASAPPolicy, batch: Transiti
 def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
     """By autodiff this costs as much again as the policy gradient itself.
 
-        d H = sum_i g_i d p_i + sum_{i,a} p_i h_a d sigma_i(a),  h_a = -(log pi(a) + 1),  g_i = sum_a sigma_i(a) h_a
+    d H = sum_i g_i d p_i + sum_{i,a} p_i h_a d sigma_i(a),  h_a = -(log pi(a) + 1),  g_i = sum_a sigma_i(a) h_a
     """
     x, m = batch.observation, batch.descriptor
     psi, phi = policy.psi(x, m), policy.phi(x, m)
@@ -55,7 +55,9 @@ def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
     planes = config.entropy * plane_weights(policy, psi, shares * worth)
     planes = planes - config.softening * softening_slope(margins, config.softening_floor, batch.of_task)
     beta = jnp.einsum("kn,fn->kf", policy.partition.alpha_beta * planes, psi) / samples
-    theta = config.entropy * policy.skills.alpha_theta * _skill_slopes(policy, shares, slope, worth, sigma, phi) / samples
+    theta = (
+        config.entropy * policy.skills.alpha_theta * _skill_slopes(policy, shares, slope, worth, sigma, phi) / samples
+    )
     entropy = -total(jnp.exp(log_pi) * log_pi).mean(where=batch.played)
     return Parameters(theta, beta), Regularity(entropy, shares.sum(-1) / samples)
 

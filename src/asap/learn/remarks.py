@@ -36,7 +36,9 @@ class Remarks:
         share = self._of_one_step / self._episodes
         if share > MOST_OF_ONE_STEP and not self._allows_one_step:
             what = f"{self._of_one_step} of {self._episodes} episodes ended at their first step"
-            raise RunError("env", what, cure="look at it with `asap check`, or allow it by --set env.allow_one_step=true")
+            raise RunError(
+                "env", what, cure="look at it with `asap check`, or allow it by --set env.allow_one_step=true"
+            )
         if self._of_training >= ENOUGH and self._least == self._most:
             self._say(f"no learning signal: every episode so far had a return of {self._least:g}")
 

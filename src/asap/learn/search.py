@@ -27,7 +27,11 @@ from asap.workers.work import Played
 KEPT = 4  # One in so many plays on.
 AGAIN = 2  # Episodes of each that does.
 GROUP = 16  # Drawn at a time: those that come later know better how to scale.
-MARGIN, LOGIT, MEAN = 3.0, 1.5, 1.0  # How decided they are: typical margins, logits, and means in units of the action's range.
+MARGIN, LOGIT, MEAN = (
+    3.0,
+    1.5,
+    1.0,
+)  # How decided they are: typical margins, logits, and means in units of the action's range.
 
 Play = Callable[[Sequence[ASAPPolicy]], list[Played]]  # One episode of each policy, in this order.
 
@@ -98,7 +102,9 @@ def _all_alike(candidates: list[Candidate]) -> bool:
 def draw(config: PolicyConfig, task: ForeignTask, generator: np.random.Generator) -> ASAPPolicy:
     """A policy that knows what it wants: planes in random directions, each skill with a preference."""
     policy = build_policy(config, (task,), generator)
-    beta, theta = (generator.standard_normal(leaf.shape, np.float32) for leaf in (policy.partition.beta, policy.skills.theta))
+    beta, theta = (
+        generator.standard_normal(leaf.shape, np.float32) for leaf in (policy.partition.beta, policy.skills.theta)
+    )
     slopes = np.linalg.norm(beta[:, 1:], axis=-1, keepdims=True)
     beta = beta * np.float32(MARGIN / policy.partition.alpha_beta) / slopes
     if isinstance(policy.skills, GaussianSkills):

@@ -96,7 +96,9 @@ def init(config: Config, named: tuple[NamedTask, ...], tasks: TaskSet, seed: int
     policy = build_policy(config.policy, named, host_generator(seed, _POLICY))
     spec, learn = tasks.env.spec, config.learn
     bounds = np.float32(spec.observation_low), np.float32(spec.observation_high)
-    return policy, new_critic(*bounds, tasks.descriptor_size, host_generator(seed, _CRITIC), learn.critic_features, learn.critic_length)
+    return policy, new_critic(
+        *bounds, tasks.descriptor_size, host_generator(seed, _CRITIC), learn.critic_features, learn.critic_length
+    )
 
 
 def begin_training(config: Config, tasks: TaskSet, key: Key, policy: ASAPPolicy, critic: Critic) -> TrainState:
@@ -189,7 +191,9 @@ def improve_by_windows(config: Config, tasks: TaskSet, key: Key, state: TrainSta
     return Improved(step, critic, lanes, totals, learn.lanes * learn.window, explained)
 
 
-def weights_of(learn: LearnConfig, advantages: Float[Array, "N"], decides: Bool[Array, "N"] | None) -> Float[Array, "N"]:
+def weights_of(
+    learn: LearnConfig, advantages: Float[Array, "N"], decides: Bool[Array, "N"] | None
+) -> Float[Array, "N"]:
     """What each step counts in the mean over all: its advantage, standardised or scaled; 0 where all actions are the same."""
     scaled = learn.advantage_scale is not None
     weights = learn.advantage_scale * advantages if scaled else standardize(advantages, decides)
@@ -321,7 +325,9 @@ class Trainer:
     def _evaluated(self, keys: Key, policies: ASAPPolicy, round_: Int[Array, ""]) -> Evaluation:
         keys = jax.vmap(lambda key: fold(key, _EVALUATE, round_))(keys)
         each = [
-            evaluate_seeds(policies, self.tasks.only(name), jax.vmap(lambda key: fold(key, m))(keys), self.config.run.eval_episodes)
+            evaluate_seeds(
+                policies, self.tasks.only(name), jax.vmap(lambda key: fold(key, m))(keys), self.config.run.eval_episodes
+            )
             for m, name in enumerate(self.tasks.names)
         ]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *each)

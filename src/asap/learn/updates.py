@@ -60,7 +60,9 @@ def ascend(
     """One step uphill, with a step size for the skills and one for the hyperplanes."""
     direction, optimizer = optimizer_of(config).update(gradient, optimizer)
     scale = step_scale(config, iteration)
-    sizes = Parameters(*(config.step_size_beta if field in OF_THE_PLANES else config.step_size_theta for field in Parameters._fields))
+    sizes = Parameters(
+        *(config.step_size_beta if field in OF_THE_PLANES else config.step_size_theta for field in Parameters._fields)
+    )
     stepped = [
         jax.tree.map(lambda value, slope: value + scale * size * slope, part, slopes)
         for part, slopes, size in zip(parameters_of(policy), direction, sizes)

@@ -44,8 +44,13 @@ class Batches:
 
     def feed(self, seeds: range, iterations: np.ndarray, count: int) -> Minibatch:
         """The next `count` minibatches of every seed; leaves have axes (count, seeds, ...)."""
-        found = [[self.minibatch(seed, int(first) + n) for seed, first in zip(seeds, iterations, strict=True)] for n in range(count)]
-        return jax.tree.map(lambda *leaves: np.stack(leaves).reshape(count, len(seeds), *leaves[0].shape), *sum(found, []))
+        found = [
+            [self.minibatch(seed, int(first) + n) for seed, first in zip(seeds, iterations, strict=True)]
+            for n in range(count)
+        ]
+        return jax.tree.map(
+            lambda *leaves: np.stack(leaves).reshape(count, len(seeds), *leaves[0].shape), *sum(found, [])
+        )
 
     def minibatch(self, seed: int, iteration: int) -> Minibatch:
         number, first, lanes = self._passes.get(seed, (-1, 0, []))

@@ -59,7 +59,9 @@ def collect(
             returns += float(columns["reward"].sum(dtype=np.float64))
             successes += int(columns[SUCCESS].sum())
             report(number, first + count, returns / (first + count))
-        meta = _describe(task, controller, epsilon, num_episodes, seed, returns / num_episodes, successes / num_episodes)
+        meta = _describe(
+            task, controller, epsilon, num_episodes, seed, returns / num_episodes, successes / num_episodes
+        )
         writer.finish(meta)
     return Collected(meta, steps, time.monotonic() - began)
 
@@ -91,7 +93,13 @@ def as_columns(played: Played, first: int, count: int, descriptor: np.ndarray) -
 
 
 def _describe(
-    task: NamedTask, controller: Controller, epsilon: float, num_episodes: int, seed: int, mean_return: float, success: float
+    task: NamedTask,
+    controller: Controller,
+    epsilon: float,
+    num_episodes: int,
+    seed: int,
+    mean_return: float,
+    success: float,
 ) -> Meta:
     return Meta(
         task=task.name,

@@ -69,7 +69,11 @@ class Dataset:
     def _require_same_task(self) -> None:
         meta, layout = self.meta, self.layout
         if meta.task not in (None, layout.task):
-            raise bad_file(self.path, f"is for {meta.task}, not for {layout.task}", f"leave out the task, or give data of {layout.task}")
+            raise bad_file(
+                self.path,
+                f"is for {meta.task}, not for {layout.task}",
+                f"leave out the task, or give data of {layout.task}",
+            )
         if meta.action_names and len(meta.action_names) != layout.num_actions:
             raise bad_file(self.path, f"has {len(meta.action_names)} actions, {layout.task} has {layout.num_actions}")
 
@@ -82,12 +86,18 @@ class Dataset:
         for name, column in columns.items():
             if name != "meta" and column.dtype.kind not in _KINDS.get(name, "fiu"):
                 raise bad_file(self.path, f"column '{name}' has the type {column.dtype}", "save plain numbers")
-        widths = {"observation": layout.num_observations, FINAL: layout.num_observations, DESCRIPTOR: len(layout.descriptor)}
+        widths = {
+            "observation": layout.num_observations,
+            FINAL: layout.num_observations,
+            DESCRIPTOR: len(layout.descriptor),
+        }
         for name in (*STEP_COLUMNS, BEHAVIOUR, FINAL, DESCRIPTOR, SUCCESS):
             wanted = (widths[name],) if name in widths else ()
             if name in columns and columns[name].shape[1:] != wanted:
                 made_for = self.meta.task or "another task"
-                what = f"column '{name}' is for {made_for} with rows {columns[name].shape[1:]}, {layout.task} has {wanted}"
+                what = (
+                    f"column '{name}' is for {made_for} with rows {columns[name].shape[1:]}, {layout.task} has {wanted}"
+                )
                 raise bad_file(self.path, what, f"give data of {layout.task}")
         num_rows = columns["observation"].num_rows
         for name in step_columns(columns):

@@ -8,7 +8,7 @@
     descriptor (E, Z), success (E,)                       optional; else the task's own descriptor, and whether it terminated
     meta                                                  optional: a JSON string, see Meta
 
-Rows are counted from 0. """
+Rows are counted from 0."""
 
 import dataclasses
 import json
@@ -40,7 +40,9 @@ class Layout(NamedTuple):
 
 def layout_of(task: "NamedTask") -> Layout:
     spec = task.env.spec
-    return Layout(task.name, len(spec.observation_names), spec.num_actions, np.asarray(task.env.descriptor(task.task), np.float32))
+    return Layout(
+        task.name, len(spec.observation_names), spec.num_actions, np.asarray(task.env.descriptor(task.task), np.float32)
+    )
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,20 @@ class Meta:
         try:
             told = json.loads(str(columns["meta"].value()))
             known = {each.name for each in dataclasses.fields(cls)}
-            meta = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items() if name in known})
+            meta = cls(
+                **{
+                    name: tuple(value) if isinstance(value, list) else value
+                    for name, value in told.items()
+                    if name in known
+                }
+            )
             newer = int(meta.format) > FORMAT
             if not isinstance(meta.task, str | None) or not isinstance(meta.action_names, tuple):
                 raise TypeError
         except (ValueError, TypeError, AttributeError, RecursionError):
-            raise bad_file(path, "meta is no JSON object of ours", "leave it out, or make the file with `asap collect`") from None
+            raise bad_file(
+                path, "meta is no JSON object of ours", "leave it out, or make the file with `asap collect`"
+            ) from None
         if newer:
             raise bad_file(path, f"written by format {meta.format}, this release reads <= {FORMAT}", "upgrade asap-rl")
         return meta

@@ -21,13 +21,17 @@ def converted(name: str) -> str:
     try:
         import minari
     except ImportError:
-        raise UserError("--offline", "datasets of Minari need an extra", f"minari:{name}", "pip install 'asap-rl[offline]'") from None
+        raise UserError(
+            "--offline", "datasets of Minari need an extra", f"minari:{name}", "pip install 'asap-rl[offline]'"
+        ) from None
     path = _place(name)
     if not path.exists():
         try:
             dataset = minari.load_dataset(name)
         except (FileNotFoundError, ValueError, KeyError) as error:
-            raise UserError("--offline", f"Minari: {error}", f"minari:{name}", f"get it with: minari download {name}") from None
+            raise UserError(
+                "--offline", f"Minari: {error}", f"minari:{name}", f"get it with: minari download {name}"
+            ) from None
         path.parent.mkdir(parents=True, exist_ok=True)
         _convert(dataset, name, path)
     return str(path)
@@ -66,7 +70,12 @@ def _require_plain_spaces(dataset: "MinariDataset", name: str) -> None:
     from gymnasium.spaces import Box, Discrete
 
     if not isinstance(dataset.action_space, Discrete):
-        raise UserError("--offline", f"needs discrete actions, has {dataset.action_space}", f"minari:{name}", "choose another dataset")
+        raise UserError(
+            "--offline",
+            f"needs discrete actions, has {dataset.action_space}",
+            f"minari:{name}",
+            "choose another dataset",
+        )
     if not isinstance(dataset.observation_space, Box) or len(dataset.observation_space.shape) != 1:
         what = f"needs observations that are one row of numbers, has {dataset.observation_space}"
         raise UserError("--offline", what, f"minari:{name}", "choose another dataset")

@@ -21,7 +21,9 @@ from numpy.lib import format as npy
 
 from asap.errors import UserError
 
-_LOCAL_HEADER = 30  # Bytes of a member's own header before its name; the lengths of name and extra are its last two words.
+_LOCAL_HEADER = (
+    30  # Bytes of a member's own header before its name; the lengths of name and extra are its last two words.
+)
 _HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -36,7 +38,9 @@ class Column:
         self.path, self.name, self.crc = path, info.filename.removesuffix(".npy"), info.CRC
         self._source = source
         if info.compress_type != zipfile.ZIP_STORED:
-            raise bad_file(path, f"column '{self.name}' is compressed", "write it with numpy.savez, not savez_compressed")
+            raise bad_file(
+                path, f"column '{self.name}' is compressed", "write it with numpy.savez, not savez_compressed"
+            )
         self._member = _first_byte(path, file, info)
         file.seek(self._member)
         self.shape, self.dtype = self._header(file)
@@ -45,7 +49,9 @@ class Column:
         ends, told = self._data + self._row_bytes * self.num_rows, self._member + info.file_size
         size = os.fstat(source.descriptor).st_size
         if ends != told or ends > size:
-            raise bad_file(path, f"column '{self.name}' should end at byte {ends:,}, but ends at byte {min(told, size):,}")
+            raise bad_file(
+                path, f"column '{self.name}' should end at byte {ends:,}, but ends at byte {min(told, size):,}"
+            )
 
     @property
     def num_rows(self) -> int:
@@ -59,7 +65,9 @@ class Column:
         except Exception:  # Of many kinds, also the tokenizer's, where a header is damaged.
             raise bad_file(self.path, f"byte {self._member:,}: no array of a known format in '{self.name}'") from None
         if dtype.hasobject:
-            raise bad_file(self.path, f"column '{self.name}' holds Python objects, which are not loaded", "save plain numbers")
+            raise bad_file(
+                self.path, f"column '{self.name}' holds Python objects, which are not loaded", "save plain numbers"
+            )
         if is_fortran and len(shape) > 1:
             raise bad_file(self.path, f"column '{self.name}' is in Fortran order", "save numpy.ascontiguousarray of it")
         return shape, dtype
@@ -68,7 +76,10 @@ class Column:
         """Rows from `start` on."""
         data = os.pread(self._source.descriptor, count * self._row_bytes, self._data + start * self._row_bytes)
         if len(data) < count * self._row_bytes:
-            raise bad_file(self.path, f"column '{self.name}' is cut off at byte {self._data + start * self._row_bytes + len(data):,}")
+            raise bad_file(
+                self.path,
+                f"column '{self.name}' is cut off at byte {self._data + start * self._row_bytes + len(data):,}",
+            )
         return np.frombuffer(data, self.dtype).reshape(count, *self.shape[1:])
 
     def stream(self, rows: int) -> Iterator[np.ndarray]:
@@ -80,7 +91,9 @@ class Column:
             yield chunk
         if crc != self.crc:
             end = self._data + self.num_rows * self._row_bytes
-            raise bad_file(self.path, f"column '{self.name}': checksum mismatch between bytes {self._member:,} and {end:,}")
+            raise bad_file(
+                self.path, f"column '{self.name}': checksum mismatch between bytes {self._member:,} and {end:,}"
+            )
 
     def value(self) -> np.ndarray:
         """The whole of an array without axes."""

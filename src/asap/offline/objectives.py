@@ -54,7 +54,12 @@ def update_from_data(
 
 
 def by_importance(
-    config: Config, tasks: TaskSet, critic: Critic, window: Transition, minibatch: Minibatch, log_probs: Float[Array, "T L"]
+    config: Config,
+    tasks: TaskSet,
+    critic: Critic,
+    window: Transition,
+    minibatch: Minibatch,
+    log_probs: Float[Array, "T L"],
 ) -> tuple[Float[Array, "T L"], Critic, Float[Array, ""], FromData]:
     """Weights of the steps, the critic fitted to the data, how much of the returns it explains."""
     learn, counted = config.learn, minibatch.counted.T
@@ -63,7 +68,9 @@ def by_importance(
     rho = clipped_weights(log_ratios_so_far(log_ratio, window.ended), config.offline.cap) * counted
     shape = (window.observation.shape[0], -1)
     m = window.descriptor.reshape(window.descriptor.shape[0], -1)
-    features, next_features = (critic.features(x.reshape(shape), m) for x in (window.observation, window.next_observation))
+    features, next_features = (
+        critic.features(x.reshape(shape), m) for x in (window.observation, window.next_observation)
+    )
     values, next_values = ((critic.weights @ part).reshape(counted.shape) for part in (features, next_features))
     advantages = lambda_advantages(window, values, next_values, discount, learn.trace)
     targets = (advantages + values) * counted
@@ -73,7 +80,12 @@ def by_importance(
     explained = 1 - advantages.var(where=is_step) / (targets.var(where=is_step) + 1e-8)
     ess = effective_sample_size(rho.ravel()) / counted.sum()
     gained = jnp.sum(rho * advantages) / jnp.maximum(rho.sum(), 1e-30)
-    return rho * standardize(advantages, is_step) + config.offline.anchor * counted, critic, explained, FromData(ess, gained)
+    return (
+        rho * standardize(advantages, is_step) + config.offline.anchor * counted,
+        critic,
+        explained,
+        FromData(ess, gained),
+    )
 
 
 def as_window(minibatch: Minibatch) -> Transition:

@@ -47,8 +47,12 @@ def play_logged(tasks: TaskSet, probabilities: Probabilities, key: Key, ids: Int
     keys = jax.vmap(lambda number: fold(key, number))(ids)
     horizon, count, size = tasks.env.spec.horizon, ids.shape[0], len(tasks.env.spec.observation_names)
 
-    def choose(step: Int[Array, ""], episodes: Episode) -> tuple[Float[Array, "O L"], Int[Array, "L"], Float[Array, "L"]]:
-        x = jax.vmap(lambda episode: tasks.env.observe(episode.state, tasks[episode.task]), in_axes=-1, out_axes=-1)(episodes)
+    def choose(
+        step: Int[Array, ""], episodes: Episode
+    ) -> tuple[Float[Array, "O L"], Int[Array, "L"], Float[Array, "L"]]:
+        x = jax.vmap(lambda episode: tasks.env.observe(episode.state, tasks[episode.task]), in_axes=-1, out_axes=-1)(
+            episodes
+        )
         chances = probabilities(x)
         uniform = jax.vmap(lambda k: uniforms(fold(k, step, _ACTION))[0])(keys)
         action = jnp.minimum(pick(uniform, chances), chances.shape[0] - 1)
@@ -82,7 +86,14 @@ def play_logged(tasks: TaskSet, probabilities: Probabilities, key: Key, ids: Int
     x, action, log_prob = choose(jnp.int32(0), episodes)
     none, zeros = jnp.zeros(count, bool), jnp.zeros((horizon, count))
     nothing = Played(
-        jnp.zeros((size, horizon, count)), zeros.astype(jnp.int32), zeros, zeros, jnp.zeros(count, jnp.int32), none, none, x
+        jnp.zeros((size, horizon, count)),
+        zeros.astype(jnp.int32),
+        zeros,
+        zeros,
+        jnp.zeros(count, jnp.int32),
+        none,
+        none,
+        x,
     )
     going = _Going(episodes, action, log_prob, x, nothing, ~none, jnp.int32(0))
     return jax.lax.while_loop(lambda g: g.playing.any(), body, going).played

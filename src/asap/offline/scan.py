@@ -33,7 +33,9 @@ class Scan:
         self._drop = drop_bad_rows
         self._starts: list[np.ndarray] = []
         self._ends: list[np.ndarray] = []  # (n, 2): last row, terminated.
-        self._sums: list[tuple[int, np.ndarray]] = []  # First episode of a chunk, then (2, n): rewards and log-probabilities.
+        self._sums: list[
+            tuple[int, np.ndarray]
+        ] = []  # First episode of a chunk, then (2, n): rewards and log-probabilities.
         self._bad: list[np.ndarray] = []
         self._first_complaint = ""
         self._num_bad_rows, self._num_episodes = 0, 0
@@ -44,7 +46,9 @@ class Scan:
             self._step_rows(first_row, dict(zip(names, chunks)))
             first_row += len(chunks[0])
         if not self._last_ended:
-            raise bad_file(self._path, f"row {first_row - 1:,}: the last episode has no end", "set terminated or truncated there")
+            raise bad_file(
+                self._path, f"row {first_row - 1:,}: the last episode has no end", "set terminated or truncated there"
+            )
         self._episode_rows()
         self.episodes = self._kept()
         self.dropped = self._report_dropped()
@@ -60,7 +64,9 @@ class Scan:
         self._ends.append(np.stack([first_row + last, terminated[last]], -1))
         first = int(ordinal[0])
         summed = (rows["reward"], rows.get(BEHAVIOUR, np.zeros(len(ordinal))))
-        self._sums.append((first, np.stack([np.bincount(ordinal - first, values.astype(np.float64)) for values in summed])))
+        self._sums.append(
+            (first, np.stack([np.bincount(ordinal - first, values.astype(np.float64)) for values in summed]))
+        )
         self._num_episodes = int(ordinal[-1]) + 1
         if BEHAVIOUR in rows:
             self.is_stochastic |= bool((rows[BEHAVIOUR] < -MOST_LOG_PROB).any())
@@ -75,11 +81,20 @@ class Scan:
             at = int(np.argmax(wrong))
             new, old = ids[at], before[at]
             if new < old:
-                what, cure = f"episode {new} comes after episode {old}", "keep the rows of an episode together, with rising ids"
+                what, cure = (
+                    f"episode {new} comes after episode {old}",
+                    "keep the rows of an episode together, with rising ids",
+                )
             elif begins[at]:
-                what, cure = f"episode {new} begins, but episode {old} has no end", "set terminated or truncated on its last row"
+                what, cure = (
+                    f"episode {new} begins, but episode {old} has no end",
+                    "set terminated or truncated on its last row",
+                )
             else:
-                what, cure = f"episode {new} goes on after its end, or its id is given twice", "give every episode its own id"
+                what, cure = (
+                    f"episode {new} goes on after its end, or its id is given twice",
+                    "give every episode its own id",
+                )
             raise bad_file(self._path, f"row {first_row + at:,}: {what}", cure)
         self._last_id, self._last_ended = ids[-1], bool(ended[-1])
         return begins
@@ -96,7 +111,9 @@ class Scan:
         found.append((outside, lambda at: f"action is {action[at]}, {self._layout.task} has 0 to {num_actions - 1}"))
         if BEHAVIOUR in rows:
             log_prob = rows[BEHAVIOUR]
-            found.append((log_prob > MOST_LOG_PROB, lambda at: f"{BEHAVIOUR} is {log_prob[at]:g}, a probability above 1"))
+            found.append(
+                (log_prob > MOST_LOG_PROB, lambda at: f"{BEHAVIOUR} is {log_prob[at]:g}, a probability above 1")
+            )
         is_bad = np.logical_or.reduce([mask for mask, _ in found])
         if is_bad.any() and not self._first_complaint:
             at = int(np.argmax(is_bad))
@@ -107,7 +124,9 @@ class Scan:
         if not is_bad.any():
             return
         if not self._drop:
-            raise bad_file(self._path, self._first_complaint, "mend it, or leave out such episodes with --drop-bad-rows")
+            raise bad_file(
+                self._path, self._first_complaint, "mend it, or leave out such episodes with --drop-bad-rows"
+            )
         self._num_bad_rows += int(is_bad.sum())
         self._bad.append(np.unique(ordinal[is_bad]))
 
@@ -118,7 +137,10 @@ class Scan:
                 continue
             column = self._columns[name]
             if column.num_rows != self._num_episodes:
-                raise bad_file(self._path, f"column '{name}' has {column.num_rows:,} rows, there are {self._num_episodes:,} episodes")
+                raise bad_file(
+                    self._path,
+                    f"column '{name}' has {column.num_rows:,} rows, there are {self._num_episodes:,} episodes",
+                )
             first = 0
             for chunk in column.stream(CHUNK_ROWS):
                 is_bad = ~np.isfinite(chunk).reshape(len(chunk), -1).all(-1)
@@ -140,7 +162,9 @@ class Scan:
         number = np.setdiff1d(np.arange(len(starts)), np.concatenate([*self._bad, np.zeros(0, int)]))
         if not len(number):
             raise bad_file(self._path, f"every episode has a bad row; the first: {self._first_complaint}")
-        every = Episodes(np.arange(len(starts)), starts, ends[:, 0] + 1 - starts, *totals.astype(np.float32), terminated, success)
+        every = Episodes(
+            np.arange(len(starts)), starts, ends[:, 0] + 1 - starts, *totals.astype(np.float32), terminated, success
+        )
         return Episodes(*(part[number] for part in every))
 
     def _report_dropped(self) -> dict[str, int]:

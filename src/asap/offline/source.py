@@ -33,9 +33,13 @@ def local_file(data: str) -> str:
 
 def open_data(config: Config) -> Dataset:
     """The dataset of a run, checked, and the same as when the run began."""
-    dataset = Dataset(local_file(config.offline.data), layout_of(catalog.find(config.run.tasks[0])), config.offline.drop_bad_rows)
+    dataset = Dataset(
+        local_file(config.offline.data), layout_of(catalog.find(config.run.tasks[0])), config.offline.drop_bad_rows
+    )
     if config.offline.fingerprint not in (None, dataset.fingerprint):
-        raise RunError("offline.data", "the file has changed since the run began", config.offline.data, "restore it, or train anew")
+        raise RunError(
+            "offline.data", "the file has changed since the run began", config.offline.data, "restore it, or train anew"
+        )
     return dataset
 
 
@@ -47,7 +51,9 @@ def task_of_data(data: str) -> str:
 def settle(config: Config, tasks: tuple[str, ...]) -> Config:
     """The config with what the data decide: task, objective and budget."""
     refuse_contradictions(config, tasks)
-    data = config.offline.data if config.offline.data.startswith("minari:") else str(Path(config.offline.data).absolute())
+    data = (
+        config.offline.data if config.offline.data.startswith("minari:") else str(Path(config.offline.data).absolute())
+    )
     told = task_of(local_file(data), tasks[0] if tasks else None)
     run = dataclasses.replace(config.run, tasks=(told,), weights=(1.0,))
     config = dataclasses.replace(config, run=run, offline=dataclasses.replace(config.offline, data=data))
@@ -84,9 +90,13 @@ def refuse_contradictions(config: Config, tasks: tuple[str, ...]) -> None:
     if config.learn.gradient != "marginal":
         raise UserError("learn.gradient", "logged data have no skills to score", config.learn.gradient, "use marginal")
     if config.policy.termination is not None:
-        raise UserError("policy.termination", "logged data do not tell the skill before", config.policy.termination, "leave it out")
+        raise UserError(
+            "policy.termination", "logged data do not tell the skill before", config.policy.termination, "leave it out"
+        )
     if config.run.search_episodes:
-        raise UserError("run.search_episodes", "the search for symmetries needs to play", config.run.search_episodes, "leave it out")
+        raise UserError(
+            "run.search_episodes", "the search for symmetries needs to play", config.run.search_episodes, "leave it out"
+        )
 
 
 def trainer_from_data(config: Config, named: tuple[NamedTask, ...], tasks: TaskSet) -> Trainer:
@@ -95,4 +105,6 @@ def trainer_from_data(config: Config, named: tuple[NamedTask, ...], tasks: TaskS
     weights = merits(dataset.episodes.total, config.offline.sharpness)
     batches = Batches(dataset, config.learn.lanes, config.learn.window, weights)
     seeds = range(config.run.seed, config.run.seed + config.run.seeds)
-    return Trainer(config, named, tasks, update_from_data, lambda iterations: (batches.feed(seeds, iterations, config.run.chunk),))
+    return Trainer(
+        config, named, tasks, update_from_data, lambda iterations: (batches.feed(seeds, iterations, config.run.chunk),)
+    )

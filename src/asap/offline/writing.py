@@ -31,7 +31,11 @@ class _Spool:
         self.num_rows += len(rows)
 
     def copy_to(self, member: io.BufferedIOBase) -> None:
-        header = {"descr": npy.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.num_rows, *self.row_shape)}
+        header = {
+            "descr": npy.dtype_to_descr(self.dtype),
+            "fortran_order": False,
+            "shape": (self.num_rows, *self.row_shape),
+        }
         npy.write_array_header_1_0(member, header)
         self.file.seek(0)
         shutil.copyfileobj(self.file, member, COPY_BYTES)
@@ -73,4 +77,6 @@ class DatasetWriter:
         try:
             yield
         except OSError as error:
-            raise RunError("--out", f"cannot write: {error.strerror}", self.path, "free space, or choose another file") from None
+            raise RunError(
+                "--out", f"cannot write: {error.strerror}", self.path, "free space, or choose another file"
+            ) from None

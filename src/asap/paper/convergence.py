@@ -50,14 +50,21 @@ def run(laboratory: Laboratory) -> Outcome:
             passed=bool(stopped.all()),
         ),
     ]
-    drawn = compare_curves({"norm": norms}, None, "two-rooms, Robbins-Monro: norm of the gradient estimate", ylabel="norm of the gradient")
-    return Outcome(claims, {"convergence": Picture(drawn, "Thin: seeds. Thick: interquartile mean with its 95 % interval.")})
+    drawn = compare_curves(
+        {"norm": norms}, None, "two-rooms, Robbins-Monro: norm of the gradient estimate", ylabel="norm of the gradient"
+    )
+    return Outcome(
+        claims, {"convergence": Picture(drawn, "Thin: seeds. Thick: interquartile mean with its 95 % interval.")}
+    )
 
 
 def gradient_norms(record: Record) -> list[Curve]:
     """Per seed, the norm of the gradient estimate of the last update of each chunk, by episodes, until the seed stopped."""
     rows = {event["update"]: event for event in Run.open(record.path).events() if "gradient_theta" in event}
-    columns = {name: np.asarray([rows[u][name] for u in sorted(rows)], float) for name in ("episodes", "active", "gradient_theta", "gradient_beta")}
+    columns = {
+        name: np.asarray([rows[u][name] for u in sorted(rows)], float)
+        for name in ("episodes", "active", "gradient_theta", "gradient_beta")
+    }
     norms = np.hypot(columns["gradient_theta"], columns["gradient_beta"])
     actives = (columns["active"] > 0).T
     return [Curve(columns["episodes"][active, s], norms[active, s]) for s, active in enumerate(actives)]

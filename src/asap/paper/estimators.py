@@ -10,8 +10,12 @@ BUDGET = "run.episodes=3000"
 
 
 def run(laboratory: Laboratory) -> Outcome:
-    records = {(learner, gradient): trained(laboratory, learner, gradient) for learner in LEARNERS for gradient in GRADIENTS}
-    claims = [compared(laboratory, learner, *(records[learner, gradient] for gradient in GRADIENTS)) for learner in LEARNERS]
+    records = {
+        (learner, gradient): trained(laboratory, learner, gradient) for learner in LEARNERS for gradient in GRADIENTS
+    }
+    claims = [
+        compared(laboratory, learner, *(records[learner, gradient] for gradient in GRADIENTS)) for learner in LEARNERS
+    ]
     episodes = {f"{learner}\n{gradient}": record.episodes_to() for (learner, gradient), record in records.items()}
     seconds = {name: [_seconds(e, r) for e in episodes[name]] for name, r in zip(episodes, records.values())}
     return Outcome(
@@ -32,7 +36,13 @@ def run(laboratory: Laboratory) -> Outcome:
 def trained(laboratory: Laboratory, learner: str, gradient: str) -> Record:
     if (learner, gradient) == ("ppo", "marginal"):
         return laboratory.train("two-rooms", ["two-rooms"])
-    return laboratory.train(f"two-rooms-{learner}-{gradient}", ["two-rooms"], f"learn.learner={learner}", f"learn.gradient={gradient}", BUDGET)
+    return laboratory.train(
+        f"two-rooms-{learner}-{gradient}",
+        ["two-rooms"],
+        f"learn.learner={learner}",
+        f"learn.gradient={gradient}",
+        BUDGET,
+    )
 
 
 def compared(laboratory: Laboratory, learner: str, sampled: Record, marginal: Record) -> Claim:
@@ -47,7 +57,11 @@ def compared(laboratory: Laboratory, learner: str, sampled: Record, marginal: Re
         seeds=laboratory.seeds,
         passed=ours is not None and (theirs is None or ours <= theirs),
         note=f"near-optimal at some time: {reached[1]} marginal, {reached[0]} sampled, of {laboratory.seeds} seeds"
-        + ("; Algorithm 1 has neither entropy nor softening, and needs larger batches" if learner == "reinforce" else ""),
+        + (
+            "; Algorithm 1 has neither entropy nor softening, and needs larger batches"
+            if learner == "reinforce"
+            else ""
+        ),
     )
 
 

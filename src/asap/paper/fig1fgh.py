@@ -24,12 +24,18 @@ def run(laboratory: Laboratory, figure: str, task: str) -> Outcome:
     seed = laboratory.seed
     titles = [f"seed {seed + s}: {value:.1f}" for s, value in enumerate(record.returns())]
     policies = [record.policy(s) for s in range(laboratory.seeds)]
-    best = partition_map(record.policy(typical), named, title=f"{task}, seed {seed + typical}", usage=record.usage()[typical])
-    every = partition_gallery(policies, [named] * laboratory.seeds, titles, f"{task}: what each seed learned, with its return")
+    best = partition_map(
+        record.policy(typical), named, title=f"{task}, seed {seed + typical}", usage=record.usage()[typical]
+    )
+    every = partition_gallery(
+        policies, [named] * laboratory.seeds, titles, f"{task}: what each seed learned, with its return"
+    )
     return Outcome(
         [claim],
         {
             figure: Picture(best, "The seed whose return is the median over seeds."),
-            f"{figure}-seeds": Picture(every, "Every seed. Numbers of skills are arbitrary: swapping them changes nothing."),
+            f"{figure}-seeds": Picture(
+                every, "Every seed. Numbers of skills are arbitrary: swapping them changes nothing."
+            ),
         },
     )

@@ -37,6 +37,8 @@ def run(laboratory: Laboratory, figure: str, task: str) -> Outcome:
     ]
     groups = {"ASAP": asap, "fixed approximately\noptimal partition": right, "fixed misspecified\npartition": wrong}
     drawn = compare_curves(
-        {name: record.curves() for name, record in groups.items()}, asap.tasks[0].reference, f"{task}: return while learning"
+        {name: record.curves() for name, record in groups.items()},
+        asap.tasks[0].reference,
+        f"{task}: return while learning",
     )
     return Outcome(claims, {figure: Picture(drawn, "Thin: seeds. Thick: interquartile mean with its 95 % interval.")})

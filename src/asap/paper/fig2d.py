@@ -18,7 +18,9 @@ EPISODES = 1000
 def run(laboratory: Laboratory) -> Outcome:
     record, usual = fig2c.source(laboratory), laboratory.train("two-rooms", ["two-rooms"])
     target = catalog.find("flipped-two-rooms")
-    policies, usual_policies = (jax.vmap(lambda policy: flip(policy, np.array([-1.0])))(r.result.policy) for r in (record, usual))
+    policies, usual_policies = (
+        jax.vmap(lambda policy: flip(policy, np.array([-1.0])))(r.result.policy) for r in (record, usual)
+    )
     flipped, unflipped, sharper = (
         play(each, target, EPISODES, laboratory.seed) for each in (policies, record.result.policy, usual_policies)
     )

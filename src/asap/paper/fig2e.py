@@ -29,7 +29,11 @@ def run(laboratory: Laboratory) -> Outcome:
             note=(
                 "holds if the intervals overlap: "
                 + ", ".join(f"K={k} {low:.1f} to {high:.1f}" for k, (low, high) in intervals.items())
-                + ("" if overlap else f"; {'more' if best is not one else 'fewer'} hyperplanes reach a better reward than the paper says")
+                + (
+                    ""
+                    if overlap
+                    else f"; {'more' if best is not one else 'fewer'} hyperplanes reach a better reward than the paper says"
+                )
             ),
         ),
         Claim(
@@ -40,7 +44,10 @@ def run(laboratory: Laboratory) -> Outcome:
             seeds=laboratory.seeds,
             passed=seconds[3] > seconds[1],
             note="episodes to near-optimal (median): "
-            + ", ".join(f"K={k} {median_with_failures(record.episodes_to()) or float('nan'):,.0f}" for k, record in records.items()),
+            + ", ".join(
+                f"K={k} {median_with_failures(record.episodes_to()) or float('nan'):,.0f}"
+                for k, record in records.items()
+            ),
         ),
         Claim(
             claim=f"two skills dominate: they carry {CARRIED:.0%} of the steps",
@@ -53,7 +60,9 @@ def run(laboratory: Laboratory) -> Outcome:
         ),
     ]
     curves = compare_curves(
-        {f"K = {k}": record.curves() for k, record in records.items()}, one.tasks[0].reference, "two-rooms: number of hyperplanes"
+        {f"K = {k}": record.curves() for k, record in records.items()},
+        one.tasks[0].reference,
+        "two-rooms: number of hyperplanes",
     )
     chosen = {k: record.typical_seed() for k, record in records.items()}
     maps = partition_gallery(

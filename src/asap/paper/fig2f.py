@@ -50,12 +50,16 @@ def run(laboratory: Laboratory) -> Outcome:
     titles = [f"seed {seed + s}: {value:.3f}" for s, value in enumerate(goals)]
     m = np.asarray(named.env.descriptor(named.task))
     best = partition_map(policies[typical], named, title=title, usage=record.usage()[typical])
-    every = partition_gallery(policies, [named] * laboratory.seeds, titles, "R1: what each seed learned, with its goals per episode")
+    every = partition_gallery(
+        policies, [named] * laboratory.seeds, titles, "R1: what each seed learned, with its goals per episode"
+    )
     return Outcome(
         [claim, scored],
         {
             "fig2f": Picture(best, "The seed whose return is the median over seeds."),
-            "fig2f-seeds": Picture(every, "Every seed. Numbers of skills are arbitrary: swapping them changes nothing."),
+            "fig2f-seeds": Picture(
+                every, "Every seed. Numbers of skills are arbitrary: swapping them changes nothing."
+            ),
             "fig2f-game": Film(
                 lambda path: save_game(path, policies[typical], named, m, seed + typical, title),
                 "A game of that seed; the trail of the ball has the colour of the skill.",

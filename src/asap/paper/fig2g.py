@@ -23,7 +23,9 @@ def run(laboratory: Laboratory) -> Outcome:
         Claim(
             claim="R1: the polynomial hyperplane attains different solutions, both near-optimal",
             paper="two different solutions, near-optimal",
-            ours="; ".join(f"{kind}: {count[kind]} seeds, {mean:.3f} goals per episode (IQM)" for kind, mean in means.items()),
+            ours="; ".join(
+                f"{kind}: {count[kind]} seeds, {mean:.3f} goals per episode (IQM)" for kind, mean in means.items()
+            ),
             ci=None,
             seeds=laboratory.seeds,
             passed=len(as_good) >= 2,

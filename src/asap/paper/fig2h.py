@@ -20,10 +20,16 @@ def run(laboratory: Laboratory) -> Outcome:
     records = {seen: variant(laboratory, seen) for seen in SEEN}
     seeds = laboratory.seeds
     goals = {seen: record.success() for seen, record in records.items()}
-    aside = {seen: sensitivities(record, "defender y", MOVED / NORMALISED_HALF_WIDTH) for seen, record in records.items()}
-    along = {seen: sensitivities(record, "defender x", MOVED / NORMALISED_HALF_LENGTH) for seen, record in records.items()}
+    aside = {
+        seen: sensitivities(record, "defender y", MOVED / NORMALISED_HALF_WIDTH) for seen, record in records.items()
+    }
+    along = {
+        seen: sensitivities(record, "defender x", MOVED / NORMALISED_HALF_LENGTH) for seen, record in records.items()
+    }
     depths = {seen: np.asarray([depth(places) for places in shooting(record)]) for seen, record in records.items()}
-    middles = {seen: np.asarray([abs(middle(places)) for places in shooting(record)]) for seen, record in records.items()}
+    middles = {
+        seen: np.asarray([abs(middle(places)) for places in shooting(record)]) for seen, record in records.items()
+    }
     areas = {seen: np.asarray([area(places) for places in shooting(record)]) for seen, record in records.items()}
 
     claims = [
@@ -39,16 +45,34 @@ def run(laboratory: Laboratory) -> Outcome:
             "defender's place nothing changes, by construction",
         ),
         _against_nothing(
-            "with the defender's x, flatter partitions", "flatter", "depth of the Shoot region on the middle line",
-            depths, "m", "x", -1, "the region is less deep",
+            "with the defender's x, flatter partitions",
+            "flatter",
+            "depth of the Shoot region on the middle line",
+            depths,
+            "m",
+            "x",
+            -1,
+            "the region is less deep",
         ),
         _against_nothing(
-            "with the defender's y, the partition is offset", "offset", "distance of the Shoot region's centre from the middle line",
-            middles, "m", "y", 1, "it lies further aside",
+            "with the defender's y, the partition is offset",
+            "offset",
+            "distance of the Shoot region's centre from the middle line",
+            middles,
+            "m",
+            "y",
+            1,
+            "it lies further aside",
         ),
         _against_nothing(
-            "with both, the Shoot region is squashed", "squashed", "area of the Shoot region",
-            areas, "m2", "x and y", -1, "it is smaller",
+            "with both, the Shoot region is squashed",
+            "squashed",
+            "area of the Shoot region",
+            areas,
+            "m2",
+            "x and y",
+            -1,
+            "it is smaller",
         ),
         Claim(
             claim="R2: goals per episode do not suffer from seeing the defender",
@@ -73,7 +97,9 @@ def run(laboratory: Laboratory) -> Outcome:
     return Outcome(
         claims,
         {
-            "fig2h": Picture(maps, "For each the seed whose return is the median; the defender stands where its own rule puts it."),
+            "fig2h": Picture(
+                maps, "For each the seed whose return is the median; the defender stands where its own rule puts it."
+            ),
             "fig2h-goals": Picture(dots, "Every seed, 1,000 episodes each."),
         },
     )

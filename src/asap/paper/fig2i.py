@@ -23,12 +23,16 @@ def run(laboratory: Laboratory) -> Outcome:
     first = laboratory.seed
 
     def games(policy: ASAPPolicy, task: catalog.NamedTask, seed: int) -> list[Game]:
-        return [game for k in range(ROUNDS) for game in play_games(policy, task, 1000 * k + seed) if game.status == GOAL]
+        return [
+            game for k in range(ROUNDS) for game in play_games(policy, task, 1000 * k + seed) if game.status == GOAL
+        ]
 
     seeds = range(laboratory.seeds)
     theirs = [games(with_defender.policy(s), r2, first + s) for s in seeds]
     alone = [games(without.policy(s), r1, first + s) for s in seeds]
-    detours, straight = (np.asarray([np.mean([detour(game) for game in each]) for each in some]) for some in (theirs, alone))
+    detours, straight = (
+        np.asarray([np.mean([detour(game) for game in each]) for each in some]) for some in (theirs, alone)
+    )
     passes = np.asarray([clearance(game) for each in theirs for game in each])
     passes = passes[np.isfinite(passes)]
     claim = Claim(

@@ -24,5 +24,7 @@ def run(laboratory: Laboratory) -> Outcome:
                 note="holds from 95% of the way from the misspecified start to dist:12",
             )
         )
-    drawn = compare_curves({name: record.curves() for name, record in records.items()}, reference, "striker-r1: return while learning")
+    drawn = compare_curves(
+        {name: record.curves() for name, record in records.items()}, reference, "striker-r1: return while learning"
+    )
     return Outcome(claims, {"fig2j": Picture(drawn, "Thin: seeds. Thick: interquartile mean with its 95 % interval.")})

@@ -5,7 +5,16 @@ import numpy as np
 from asap import stats
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
-from asap.paper.strikers import CONTROLLER, EPISODES, TASKS, best_distance, goals_by_distance, learned, short, start_goals
+from asap.paper.strikers import (
+    CONTROLLER,
+    EPISODES,
+    TASKS,
+    best_distance,
+    goals_by_distance,
+    learned,
+    short,
+    start_goals,
+)
 from asap.show.dots import seed_dots
 
 PAPER = {"striker-r1": "I 0.18, A 0.79, O 0.91", "striker-r2": "a bar chart", "striker-r3": "a bar chart"}
@@ -51,5 +60,9 @@ def run(laboratory: Laboratory) -> Outcome:
         rows |= {f"{name}: start": start, f"{name}: ASAP": goals, f"{name}: dist:{CONTROLLER:g}": controller}
         if best != CONTROLLER:
             rows[f"{name}: dist:{best:g} (best)"] = by_distance[best]
-    drawn = seed_dots({name: list(map(float, values)) for name, values in rows.items()}, "goals per episode", "Goal ratios")
-    return Outcome(claims, {"goal-ratios": Picture(drawn, f"A dot is a seed, with {EPISODES:,} episodes. Thick: median.")})
+    drawn = seed_dots(
+        {name: list(map(float, values)) for name, values in rows.items()}, "goals per episode", "Goal ratios"
+    )
+    return Outcome(
+        claims, {"goal-ratios": Picture(drawn, f"A dot is a seed, with {EPISODES:,} episodes. Thick: median.")}
+    )

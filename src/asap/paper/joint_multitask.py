@@ -44,7 +44,10 @@ def run(laboratory: Laboratory) -> Outcome:
     curves = compare_curves(worse, together.tasks[0].reference, "both rooms together: return on the worse task")
     typical = together.typical_seed()
     maps = partition_gallery(
-        [record.policy(seed) for record, seed in ((together, typical),) * 2 + ((additive, additive.typical_seed()),) * 2],
+        [
+            record.policy(seed)
+            for record, seed in ((together, typical),) * 2 + ((additive, additive.typical_seed()),) * 2
+        ],
         [*together.tasks] * 2,
         [f"{kind}: {task}" for kind in ("interactions", "additive") for task in TASKS],
         "One policy, seen in each task",

@@ -124,7 +124,9 @@ class Laboratory:
         """The same from the policies of another record, seed by seed, with the settings of `asap transfer`."""
         options = "".join(f" --set {setting}" for setting in settings)
         command = f"asap transfer {source.path} {' '.join(tasks)}{options}"
-        return self._trained(label, transfer_settings(str(source.path), tasks, {}, None, False, list(settings)), command)
+        return self._trained(
+            label, transfer_settings(str(source.path), tasks, {}, None, False, list(settings)), command
+        )
 
     def learn_from(self, label: str, data: Path, seeds: int) -> Record:
         """The same from logged games, with as many seeds as are asked for."""

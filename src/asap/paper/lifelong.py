@@ -198,7 +198,9 @@ def draw_cost(axes: Axes, episodes: Float[np.ndarray, "L S P"]) -> None:
         for position, failures in enumerate(np.isinf(values).sum(0), 1):
             where = {"transform": axes.get_xaxis_transform(), "ha": "center", "fontsize": 8}
             axes.text(position, 1.14 - 0.04 * learner, str(failures), color=COLOURS[learner], **where)
-    axes.text(0, 1.19, "numbers: seeds that did not learn the task; dots: the others", transform=axes.transAxes, **SMALL)
+    axes.text(
+        0, 1.19, "numbers: seeds that did not learn the task; dots: the others", transform=axes.transAxes, **SMALL
+    )
 
 
 def draw_memory(axes: Axes, measures: Measures) -> None:

@@ -36,7 +36,9 @@ def run(laboratory: Laboratory) -> Outcome:
         + "; ".join(f"{own:.3f}: {' '.join(f'{value:.3f}' for value in each)}" for own, each in zip(logged, goals)),
     )
     rows = {f"data set {number + 1}": list(map(float, each)) for number, each in enumerate(goals)}
-    dots = seed_dots(rows, "goals per episode", "R1 from logged games", marks={f"dist:{CONTROLLER:g}": float(logged.mean())})
+    dots = seed_dots(
+        rows, "goals per episode", "R1 from logged games", marks={f"dist:{CONTROLLER:g}": float(logged.mean())}
+    )
     records = [record for _, record in pairs]
     maps = partition_gallery(
         [record.policy(0) for record in records],

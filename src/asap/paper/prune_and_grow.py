@@ -133,7 +133,9 @@ def random_plane(policy: ASAPPolicy, seed: int) -> np.ndarray:
     return host_generator(seed, _PLANE).standard_normal(policy.partition.beta.shape[-1], np.float32)
 
 
-def sizes(after: list[ASAPPolicy], smallest: list[ASAPPolicy], returns: list[np.ndarray], reference: Reference) -> list[Claim]:
+def sizes(
+    after: list[ASAPPolicy], smallest: list[ASAPPolicy], returns: list[np.ndarray], reference: Reference
+) -> list[Claim]:
     why = (
         f"what four planes learn is worth more than two skills can do: a return of {iqm(returns[0]):.1f} (IQM), where one plane at "
         f"the wall with learned skills has {reference.approx_optimal:.1f}; going up, right and down are apart then"
@@ -145,9 +147,21 @@ def sizes(after: list[ASAPPolicy], smallest: list[ASAPPolicy], returns: list[np.
     fewest = [policy.partition.num_planes for policy in smallest]
     fewest_skills = [len(distinct_skills(policy)) for policy in smallest]
     return [
-        size(f"4 hyperplanes can be pruned to 2, {within}", "more hyperplanes have no impact on the reward", planes, 2, why),
+        size(
+            f"4 hyperplanes can be pruned to 2, {within}",
+            "more hyperplanes have no impact on the reward",
+            planes,
+            2,
+            why,
+        ),
         size(f"16 skills can be merged to 2, {within}", "two skills dominate", skills, 2, why),
-        size("1 hyperplane is left, where near-optimal is enough", "more hyperplanes have no impact on the reward", fewest, 1, near),
+        size(
+            "1 hyperplane is left, where near-optimal is enough",
+            "more hyperplanes have no impact on the reward",
+            fewest,
+            1,
+            near,
+        ),
         size("2 skills are left, where near-optimal is enough", "two skills dominate", fewest_skills, 2, near),
     ]
 

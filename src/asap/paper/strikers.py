@@ -21,7 +21,9 @@ from asap.trained import play
 
 TASKS = ("striker-r1", "striker-r2", "striker-r3")
 EPISODES = 1000  # Of a goal ratio, as in the paper.
-CONTROLLER = shooting_distance(references.CONTROLLER)  # Metres within which the approximately optimal controller shoots.
+CONTROLLER = shooting_distance(
+    references.CONTROLLER
+)  # Metres within which the approximately optimal controller shoots.
 DISTANCES = (10.0, 12.0, 13.0, 14.0, 15.0, 16.0)
 _BY_RULE = 9  # Stream of the seed's key.
 
@@ -51,15 +53,21 @@ def goals_by_distance(laboratory: Laboratory, task: str) -> dict[float, np.ndarr
     """(seeds,) for each distance: goals per episode of strikers that shoot within it and dribble elsewhere."""
     tasks = catalog.task_set(((task, 1.0),))
     keys = [fold(root(laboratory.seed + s), _BY_RULE) for s in range(laboratory.seeds)]
-    play_some = compiled(lambda distance, key: play_logged(tasks, shoot_within(distance), key, jnp.arange(EPISODES)).success)
-    return {distance: np.asarray([play_some(jnp.float32(distance), key).mean() for key in keys]) for distance in DISTANCES}
+    play_some = compiled(
+        lambda distance, key: play_logged(tasks, shoot_within(distance), key, jnp.arange(EPISODES)).success
+    )
+    return {
+        distance: np.asarray([play_some(jnp.float32(distance), key).mean() for key in keys]) for distance in DISTANCES
+    }
 
 
 def best_distance(goals: dict[float, np.ndarray]) -> float:
     return max(goals, key=lambda distance: goals[distance].mean())
 
 
-def shooting_places(policy: ASAPPolicy, task: NamedTask, moved: dict[str, float] | None = None) -> Bool[np.ndarray, "Y X"]:
+def shooting_places(
+    policy: ASAPPolicy, task: NamedTask, moved: dict[str, float] | None = None
+) -> Bool[np.ndarray, "Y X"]:
     """Where on the pitch the striker most probably shoots; `moved` adds to observations, by name, as they are normalised."""
     x = np.array(map_observations(task))
     for name, amount in (moved or {}).items():

@@ -67,7 +67,9 @@ class School:
         steps = np.stack([np.asarray(state.env_steps) for state in seen])
         return Learned(jax.tree.map(np.asarray, states.policy), episodes.T, steps.T, returns.T)
 
-    def returns(self, lessons: list[Lesson], policies: list[ASAPPolicy], first_round: int = 0) -> Float[np.ndarray, "N B"]:
+    def returns(
+        self, lessons: list[Lesson], policies: list[ASAPPolicy], first_round: int = 0
+    ) -> Float[np.ndarray, "N B"]:
         """Mean return of policies on the tasks of their lessons; each entry of the lists is a round of its own."""
         rounds = np.repeat(np.arange(len(lessons), dtype=np.int32) + np.int32(first_round), len(lessons[0].tries_signs))
         rows = [(lesson.key, lesson.tasks, policy) for lesson, policy in zip(lessons, policies)]

@@ -27,7 +27,9 @@ def run(laboratory: Laboratory) -> Outcome:
     record = laboratory.train("three-rooms-dictionary", ["three-rooms"], *SETTINGS)
     seeds = laboratory.seeds
     components = [visited_components(record.policy(s), record.tasks[0], laboratory.seed + s) for s in range(seeds)]
-    reused = np.asarray([any(sum(share >= ENOUGH_VISITS for share in skill) >= 2 for skill in each) for each in components])
+    reused = np.asarray(
+        [any(sum(share >= ENOUGH_VISITS for share in skill) >= 2 for skill in each) for each in components]
+    )
     near = record.returns() >= record.near_optimal[0]
     claim = Claim(
         claim="a skill is reused in two regions that do not touch, although no feature forces it",
@@ -38,8 +40,14 @@ def run(laboratory: Laboratory) -> Outcome:
         passed=(reused & near).sum() >= 0.9 * seeds,
         note=f"{near.sum()} seeds are near-optimal, {reused.sum()} reuse a skill; regions are connected components on a grid; the interval is that of the return",
     )
-    titles = [f"seed {laboratory.seed + s}: {value:.1f}{', reused' if r else ''}" for s, (value, r) in enumerate(zip(record.returns(), reused))]
+    titles = [
+        f"seed {laboratory.seed + s}: {value:.1f}{', reused' if r else ''}"
+        for s, (value, r) in enumerate(zip(record.returns(), reused))
+    ]
     maps = partition_gallery(
-        [record.policy(s) for s in range(seeds)], [record.tasks[0]] * seeds, titles, "three-rooms with a dictionary of features"
+        [record.policy(s) for s in range(seeds)],
+        [record.tasks[0]] * seeds,
+        titles,
+        "three-rooms with a dictionary of features",
     )
     return Outcome([claim], {"unforced-reuse": Picture(maps, "Every seed with its return.")})

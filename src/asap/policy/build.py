@@ -93,7 +93,9 @@ def _network(config: PolicyConfig, num_inputs: int) -> Network:
 def _fourier(config: PolicyConfig, task: Learnable, num_inputs: int) -> Fourier:
     frequencies = config.frequencies or task.frequencies
     if not frequencies:
-        raise UserError("policy.frequencies", "the fourier basis needs at least one", "()", "set policy.frequencies=[[3, 0]]")
+        raise UserError(
+            "policy.frequencies", "the fourier basis needs at least one", "()", "set policy.frequencies=[[3, 0]]"
+        )
     for row in frequencies:
         if len(row) != num_inputs:
             what = f"each frequency vector needs {num_inputs} numbers, one per input"
@@ -106,7 +108,12 @@ def _input_indices(config: PolicyConfig, task: Learnable) -> tuple[int, ...]:
     known = task.spec.observation_names
     for name in config.inputs:
         if name not in known:
-            raise UserError("policy.inputs", f"no observation of that name in {task.name}", repr(name), f"choose from {', '.join(known)}")
+            raise UserError(
+                "policy.inputs",
+                f"no observation of that name in {task.name}",
+                repr(name),
+                f"choose from {', '.join(known)}",
+            )
     return tuple(known.index(name) for name in (config.inputs or task.inputs))
 
 

@@ -21,9 +21,7 @@ def warnings_about(policy: ASAPPolicy, tasks: TaskSet) -> list[str]:
     return [*_about_features(psi, names), *_about_planes(margins)]
 
 
-def _randomly_visited(
-    policy: ASAPPolicy, tasks: TaskSet, key: Key
-) -> tuple[Float[Array, "F N"], Float[Array, "K N"]]:
+def _randomly_visited(policy: ASAPPolicy, tasks: TaskSet, key: Key) -> tuple[Float[Array, "F N"], Float[Array, "K N"]]:
     """psi, and the margins of the planes, at the states of uniformly random play."""
 
     def lane(key: Key) -> tuple[Float[Array, "T O"], Float[Array, "T Z"]]:
@@ -46,7 +44,9 @@ def _about_features(psi: np.ndarray, names: tuple[str, ...]) -> list[str]:
     found = []
     zero = (psi == 0).all(0).mean()
     if zero >= 0.1:
-        found.append(f"features are all zero at {zero:.0%} of states, where every skill is equally probable; change policy.basis or policy.inputs")
+        found.append(
+            f"features are all zero at {zero:.0%} of states, where every skill is equally probable; change policy.basis or policy.inputs"
+        )
     spread = psi.max(1) - psi.min(1)
     constant = [name for name, width in zip(names, spread) if width < 1e-6 and name != "1"]
     if constant:
@@ -54,7 +54,9 @@ def _about_features(psi: np.ndarray, names: tuple[str, ...]) -> list[str]:
     varying = [row for row in range(len(psi)) if spread[row] >= 1e-6]
     pairs = [(a, b) for i, a in enumerate(varying) for b in varying[:i] if np.abs(psi[a] - psi[b]).max() < 1e-6]
     if pairs:
-        found.append(f"features are duplicates: {_some([f'{names[b]} = {names[a]}' for a, b in pairs])}; their weights add up")
+        found.append(
+            f"features are duplicates: {_some([f'{names[b]} = {names[a]}' for a, b in pairs])}; their weights add up"
+        )
     return found
 
 

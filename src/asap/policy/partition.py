@@ -38,7 +38,9 @@ class Partition(eqx.Module):
             log_probs = [p + outside[k] for p in log_probs] + [p + inside[k] for p in log_probs]
         return jnp.stack(log_probs)
 
-    def choose(self, uniforms: tuple[Float[Array, "*batch"], ...], psi: Float[Array, "F *batch"]) -> Int[Array, "*batch"]:
+    def choose(
+        self, uniforms: tuple[Float[Array, "*batch"], ...], psi: Float[Array, "F *batch"]
+    ) -> Int[Array, "*batch"]:
         """A skill, one coin per plane."""
         sides = jax.nn.sigmoid(self.margins(psi))
         return sum(((u < sides[k]).astype(jnp.int32) << k for k, u in enumerate(uniforms)), start=jnp.int32(0))

@@ -84,7 +84,12 @@ class ASAPPolicy(eqx.Module):
         return jax.nn.logsumexp(log_skill[:, None] + log_sigma, axis=0)
 
     def log_prob(
-        self, x: Observation, m: Descriptor, skill: Index, action: Index | Float[Array, "A *batch"], previous: Index = NO_SKILL
+        self,
+        x: Observation,
+        m: Descriptor,
+        skill: Index,
+        action: Index | Float[Array, "A *batch"],
+        previous: Index = NO_SKILL,
     ) -> Float[Array, "*batch"]:
         """Z of the paper: log of the joint probability of the skill and the action."""
         log_skill = self.skill_log_probs(x, m, previous)

@@ -24,9 +24,7 @@ class GibbsSkills(eqx.Module):
         """log sigma_i(a | x) of every skill."""
         return jax.nn.log_softmax(self.alpha_theta * contract(self.theta, phi), axis=1)
 
-    def log_probs_of_action(
-        self, action: Int[Array, "*batch"], phi: Float[Array, "D ..."]
-    ) -> Float[Array, "S *batch"]:
+    def log_probs_of_action(self, action: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Float[Array, "S *batch"]:
         """log sigma_i(a | x) of every skill for the action that was taken."""
         log_sigma = lift(self.log_probs(phi), 2, action.ndim).swapaxes(0, 1)
         if log_sigma.shape[0] <= UNROLL:
@@ -55,7 +53,9 @@ class GaussianSkills(eqx.Module):
     def means(self, phi: Float[Array, "D ..."]) -> Float[Array, "S A ..."]:
         return contract(self.theta, phi)
 
-    def log_probs_of_action(self, action: Float[Array, "A *batch"], phi: Float[Array, "D ..."]) -> Float[Array, "S *batch"]:
+    def log_probs_of_action(
+        self, action: Float[Array, "A *batch"], phi: Float[Array, "D ..."]
+    ) -> Float[Array, "S *batch"]:
         batch_axes = action.ndim - 1
         log_std = lift(self.log_std, 2, batch_axes)
         errors = (action - lift(self.means(phi), 2, batch_axes)) * jnp.exp(-log_std)

@@ -37,7 +37,9 @@ def merge_skills(policy: ASAPPolicy, skills: Int[Array, "n"], usage: Float[Array
 def mixture(policy: ASAPPolicy, skills: Int[Array, "n"], usage: Float[Array, "S"]) -> Float[Array, "A 1"]:
     """theta of the skill whose action probabilities are the mean of theirs, by usage; unused skills count the same."""
     if not policy.phi.constant:
-        raise UserError("policy.skills", "a mixture of linear skills is not a linear skill", "linear", "merge constant ones")
+        raise UserError(
+            "policy.skills", "a mixture of linear skills is not a linear skill", "linear", "merge constant ones"
+        )
     weights = jnp.asarray(usage, jnp.float32)[skills]
     weights = jnp.where(weights.sum() > 0, weights, 1.0)
     log_sigma = policy.skills.log_probs(jnp.ones(1))[skills]

@@ -93,7 +93,14 @@ def _draw_groups(axes: Axes, groups: Sequence[Group]) -> None:
     for group in groups:
         episodes, mean, low, high = group.summary
         for curve in group.curves:
-            axes.plot(curve.episodes, curve.returns, color=group.colour, linewidth=0.5, alpha=0.5 / (1 + len(groups)), zorder=2)
+            axes.plot(
+                curve.episodes,
+                curve.returns,
+                color=group.colour,
+                linewidth=0.5,
+                alpha=0.5 / (1 + len(groups)),
+                zorder=2,
+            )
         axes.fill_between(episodes, low, high, color=group.colour, alpha=0.2, linewidth=0, zorder=3)
         axes.plot(episodes, mean, color=group.colour, linewidth=2.2, linestyle=group.line_style, zorder=4)
         # A method that stopped early is led on to its label.

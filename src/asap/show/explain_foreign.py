@@ -130,7 +130,9 @@ def _scaled(features: Features, names: tuple[str, ...]) -> dict[str, tuple[float
     if isinstance(features.basis, Polynomial):
         return {}
     deviations = significant(1 / np.asarray(features.scale, float), DIGITS)
-    return {names[j]: (mean, float(size)) for j, mean, size in zip(features.inputs, _as_rounded(features.shift), deviations)}
+    return {
+        names[j]: (mean, float(size)) for j, mean, size in zip(features.inputs, _as_rounded(features.shift), deviations)
+    }
 
 
 def _as_rounded(values: Float[np.ndarray, "n"]) -> list[float]:
@@ -148,7 +150,9 @@ def _units(book: Rulebook, names: tuple[str, ...]) -> dict[str, dict[str, float]
     units: dict[str, dict[str, float]] = {}
     for features, named in ((book.psi, str), (book.phi, _of_a_skill)):
         if isinstance(features.basis, Network):
-            through = np.linalg.multi_dot([*map(np.asarray, reversed(features.basis.weights)), np.eye(len(features.inputs))])
+            through = np.linalg.multi_dot(
+                [*map(np.asarray, reversed(features.basis.weights)), np.eye(len(features.inputs))]
+            )
             for u, row in enumerate(significant(through, DIGITS)):
                 order = np.argsort(-np.abs(row), kind="stable")[:MOST_WEIGHED]
                 units[named(f"{UNIT} {u + 1}")] = {names[features.inputs[j]]: float(row[j]) for j in order}

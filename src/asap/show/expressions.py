@@ -102,13 +102,14 @@ def term_names(features: Features, observation_names: Sequence[str]) -> list[str
     """Of each feature, in terms of its inputs as they are scaled."""
     names = [observation_names[j] for j in features.inputs]
     if isinstance(features.basis, Polynomial):
-        return [_product(monomial, names).replace(" * ", "*") or CONSTANT for monomial in monomials(features.basis, len(names))]
+        return [
+            _product(monomial, names).replace(" * ", "*") or CONSTANT
+            for monomial in monomials(features.basis, len(names))
+        ]
     return list(features.basis.names(tuple(names)))
 
 
-def _combined(
-    base: list[str], uses: np.ndarray, weights: np.ndarray, constant: float, names: list[str]
-) -> Expression:
+def _combined(base: list[str], uses: np.ndarray, weights: np.ndarray, constant: float, names: list[str]) -> Expression:
     """Weights on named features, with the bias in front if there is one more weight than names."""
     if len(weights) > len(base):
         constant, weights = constant + float(weights[0]), weights[1:]

@@ -42,7 +42,9 @@ def save_game(path: str | Path, policy: ASAPPolicy, named_task: NamedTask, m: Ar
     save_film(path, play_game(policy, named_task, seed), words, regions, title)
 
 
-def save_film(path: str | Path, game: Game, words: Sequence[str], regions: Regions | None = None, title: str = "") -> None:
+def save_film(
+    path: str | Path, game: Game, words: Sequence[str], regions: Regions | None = None, title: str = ""
+) -> None:
     """`words` tells what each skill does; with `regions`, as from `pixel_regions`, the partition is the background."""
     pictures = _frames(game, words, regions, title)
     palette = _palette(pictures[-1])  # The last has the whole trail, hence all colours.
@@ -114,13 +116,19 @@ class _Moving:
 
     def __init__(self, axes: Axes, game: Game, words: Sequence[str]):
         self.game, self.words = game, words
-        self.trail: LineCollection = axes.add_collection(LineCollection([], linewidth=3, capstyle="round", clip_on=False))
+        self.trail: LineCollection = axes.add_collection(
+            LineCollection([], linewidth=3, capstyle="round", clip_on=False)
+        )
         self.players = _discs(axes, PLAYER_RADIUS, _colours_of(len(game.players)), "white")
         self.ball = _discs(axes, BALL_RADIUS, ["white"], INK)
         self.caption: Text = axes.text(0, 1.02, "", transform=axes.transAxes, fontsize=10, color=INK)
         size = 30 if game.status == GOAL else 18
-        height = 0.12 if game.ball[:, 1].mean() < 0 else 0.88  # In the half of the pitch with less of the trail: y points down.
-        self.end: Text = axes.text(0.5, height, "", transform=axes.transAxes, fontsize=size, fontweight="bold", color=INK)
+        height = (
+            0.12 if game.ball[:, 1].mean() < 0 else 0.88
+        )  # In the half of the pitch with less of the trail: y points down.
+        self.end: Text = axes.text(
+            0.5, height, "", transform=axes.transAxes, fontsize=size, fontweight="bold", color=INK
+        )
         self.end.set(ha="center", va="center", path_effects=GLOW)
         for artist in self._artists:
             artist.set_animated(True)
@@ -132,7 +140,9 @@ class _Moving:
     def at(self, cycle: int) -> tuple[Artist, ...]:
         """The moment after so many cycles."""
         game, path = self.game, self.game.ball[: cycle + 1]
-        self.trail.set(segments=list(np.stack([path[:-1], path[1:]], 1)), color=[skill_colour(s) for s in game.skills[:cycle]])
+        self.trail.set(
+            segments=list(np.stack([path[:-1], path[1:]], 1)), color=[skill_colour(s) for s in game.skills[:cycle]]
+        )
         self.players.set_offsets(game.players[:, cycle])
         self.ball.set_offsets(game.ball[cycle])
         has_ended = cycle == game.cycles

@@ -114,7 +114,9 @@ def _play_all(player: ASAPPolicy | Controlled, env: Striker, task: StrikerTask, 
     def one_game(number: Int[Array, ""]) -> tuple[Match, Cycle]:
         own = fold(key, number)
 
-        def one_cycle(carry: tuple[Match, Int[Array, ""]], t: Int[Array, ""]) -> tuple[tuple[Match, Int[Array, ""]], Cycle]:
+        def one_cycle(
+            carry: tuple[Match, Int[Array, ""]], t: Int[Array, ""]
+        ) -> tuple[tuple[Match, Int[Array, ""]], Cycle]:
             state, previous = carry
             skill, action = player.sample(fold(own, t, _CHOICE), env.observe(state, task), m, previous)
             after = env.step(fold(own, t, _STEP), state, action, task).state

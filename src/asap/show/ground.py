@@ -35,7 +35,9 @@ class Ground(NamedTuple):
     small_legend: str
     observe: Observe
     draw: Callable[[Axes, Task], None]  # Sets the limits of the axes, too.
-    draw_skills: Callable[[Axes, ASAPPolicy, NamedTask, Regions, ArrayLike], None]  # What each skill does where it rules.
+    draw_skills: Callable[
+        [Axes, ASAPPolicy, NamedTask, Regions, ArrayLike], None
+    ]  # What each skill does where it rules.
 
     @property
     def x(self) -> np.ndarray:

@@ -25,7 +25,9 @@ def draw_cells(axes: Axes, policy: ASAPPolicy, task: ForeignTask, observations: 
     names, m = task.spec.observation_names, np.zeros(0)
     states, places = np.eye(len(names), dtype=np.float32), _places(names)
     regions = regions_at(policy, states, m)
-    does = None if isinstance(policy.skills, GaussianSkills) else actions_at(policy, regions.rulers, states, m).argmax(-1)
+    does = (
+        None if isinstance(policy.skills, GaussianSkills) else actions_at(policy, regions.rulers, states, m).argmax(-1)
+    )
     visits, num_skills = observations.sum(0), policy.num_skills
     for s, (row, column) in enumerate(places):
         certainty = (regions.skill_probs[s].max() - 1 / num_skills) / (1 - 1 / num_skills)

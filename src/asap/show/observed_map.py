@@ -63,7 +63,9 @@ def observed_map(
 
 def _some(observations: Float[np.ndarray, "N O"], size: int) -> Float[np.ndarray, "n O"]:
     if observations.ndim != 2 or observations.shape[1] != size or not len(observations):
-        raise UserError("observations", f"must have shape (n, {size})", observations.shape, "give states that were visited")
+        raise UserError(
+            "observations", f"must have shape (n, {size})", observations.shape, "give states that were visited"
+        )
     return observations[np.linspace(0, len(observations) - 1, min(len(observations), MOST_DOTS)).astype(int)]
 
 
@@ -102,7 +104,9 @@ def _draw_plane(axes: Axes, policy: ASAPPolicy, task: ForeignTask, visited: Regi
     paint = _paint(regions).reshape(ROWS, COLUMNS, 3)
     axes.imshow(paint, origin="lower", extent=edges, aspect="auto", interpolation="nearest", zorder=0)
     colours = [blend(skill_colour(s), INK, 0.15) for s in visited.rulers]
-    axes.scatter(*visited.observations[:, [across, up]].T, s=10, c=colours, edgecolors="white", linewidths=0.3, zorder=2)
+    axes.scatter(
+        *visited.observations[:, [across, up]].T, s=10, c=colours, edgecolors="white", linewidths=0.3, zorder=2
+    )
     axes.set(xlim=edges[:2], ylim=edges[2:], xlabel=names[across], ylabel=names[up])
     _draw_borders(axes, x, y, regions.margins)
     where = ", where other inputs are as is usual there" if len(names) > 2 else ""
@@ -137,7 +141,9 @@ def _paint(regions: Regions) -> Float[np.ndarray, "N 3"]:
     return paint * colours[regions.rulers] + (1 - paint)
 
 
-def _draw_borders(axes: Axes, x: Float[np.ndarray, "X"], y: Float[np.ndarray, "Y"], margins: Float[np.ndarray, "N K"]) -> None:
+def _draw_borders(
+    axes: Axes, x: Float[np.ndarray, "X"], y: Float[np.ndarray, "Y"], margins: Float[np.ndarray, "N K"]
+) -> None:
     above, right = [], []
     for k, margin in enumerate(margins.T):
         if (margin > 0).all() or (margin <= 0).all():

@@ -14,7 +14,9 @@ LINE_STYLES = ("-", "--", ":", "-.")
 INK = "#1A1A1A"  # Text, walls, arrows.
 MUTED = "#6B6B6B"  # Reference lines and second-rank text.
 CURVE = "#0B3C5D"  # What does not belong to one skill: returns.
-GLOW = [matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")]  # Words with it are readable on any colour.
+GLOW = [
+    matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")
+]  # Words with it are readable on any colour.
 
 _SHADES = ((INK, 0.0), ("#000000", 0.45), ("#FFFFFF", 0.5))
 

@@ -74,7 +74,9 @@ def map_observations(named_task: NamedTask) -> Float[np.ndarray, "N O"]:
 
 # Compiled once for all maps of a kind: a gallery has many.
 @functools.partial(jax.jit, static_argnums=0)
-def _observations(observe: Observe, env: Env, task: Task, x: Float[Array, "N"], y: Float[Array, "N"]) -> Float[Array, "N O"]:
+def _observations(
+    observe: Observe, env: Env, task: Task, x: Float[Array, "N"], y: Float[Array, "N"]
+) -> Float[Array, "N O"]:
     return jax.vmap(lambda x, y: observe(env, task, x, y))(x, y)
 
 
@@ -138,7 +140,9 @@ def _draw_planes(axes: Axes, ground: Ground, regions: Regions, thickness: float)
     for k, margins in enumerate(regions.margins.T):
         if (margins > 0).all() or (margins <= 0).all():
             continue
-        lines = axes.contour(ground.x, ground.y, margins.reshape(ground.rows, ground.columns), levels=[0.0], colors=[INK])
+        lines = axes.contour(
+            ground.x, ground.y, margins.reshape(ground.rows, ground.columns), levels=[0.0], colors=[INK]
+        )
         # Under the walls, with which a good partition may coincide.
         lines.set(linestyle="dashed", linewidth=1.8, path_effects=glow, zorder=3)
         for line in lines.allsegs[0]:

@@ -44,7 +44,15 @@ def draw_pitch(axes: Axes, colour: str) -> None:
 
 def _draw_map(axes: Axes, task: StrikerTask) -> None:
     draw_pitch(axes, "white")
-    words = {"rotation": 270, "ha": "center", "va": "center", "fontsize": 10, "fontweight": "bold", "color": INK, "zorder": 8}
+    words = {
+        "rotation": 270,
+        "ha": "center",
+        "va": "center",
+        "fontsize": 10,
+        "fontweight": "bold",
+        "color": INK,
+        "zorder": 8,
+    }
     axes.text(np.mean(GOAL_BOX, 0)[0], 0, "goal", **words)
     draw_start_area(axes, task.ball_low, task.ball_high, 0.6, "ball starts")
     axes.set(xlabel="x (m)", ylabel="y (m)", xticks=range(0, 51, 10), yticks=range(-30, 31, 10))

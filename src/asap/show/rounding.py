@@ -71,7 +71,10 @@ class Rulebook(NamedTuple):
             case Scores(weights):
                 return GibbsSkills(np.float32(weights), np.float32(1))
             case Controls(weights, deviations, units):
-                theta = np.concatenate([weights[..., :1] - units.shift[:, None], weights[..., 1:]], -1) / units.scale[:, None]
+                theta = (
+                    np.concatenate([weights[..., :1] - units.shift[:, None], weights[..., 1:]], -1)
+                    / units.scale[:, None]
+                )
                 return GaussianSkills(np.float32(theta), np.float32(np.log(deviations / units.scale)))
 
 
@@ -126,15 +129,21 @@ def _skills(policy: ASAPPolicy, phi: Features, task: ForeignTask, digits: int) -
     num_skills, num_actions, _ = theta.shape
     if isinstance(policy.skills, GaussianSkills):
         units = ControlUnits.of(task.action_space)
-        rows = _rows(policy.phi, phi, theta.reshape(num_skills * num_actions, -1)).scaled(np.tile(units.scale, num_skills))
+        rows = _rows(policy.phi, phi, theta.reshape(num_skills * num_actions, -1)).scaled(
+            np.tile(units.scale, num_skills)
+        )
         rows.weights[:, 0] += np.tile(units.shift, num_skills)
         deviations = significant(np.exp(np.asarray(policy.skills.log_std, float)) * units.scale, digits)
         return Controls(rows.rounded(digits).reshape(theta.shape), deviations, units)
-    theta = float(policy.skills.alpha_theta) * (theta - theta.mean(1, keepdims=True))  # The mean cancels in the softmax.
+    theta = float(policy.skills.alpha_theta) * (
+        theta - theta.mean(1, keepdims=True)
+    )  # The mean cancels in the softmax.
     if policy.phi.constant:
         chances = np.exp(theta[..., 0] - theta[..., 0].max(1, keepdims=True))
         return Shares(np.stack([whole_percents(row / row.sum()) for row in chances]) / 100)
-    return Scores(_rows(policy.phi, phi, theta.reshape(num_skills * num_actions, -1)).rounded(digits).reshape(theta.shape))
+    return Scores(
+        _rows(policy.phi, phi, theta.reshape(num_skills * num_actions, -1)).rounded(digits).reshape(theta.shape)
+    )
 
 
 def _plain(features: Features, digits: int) -> Features:

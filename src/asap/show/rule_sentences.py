@@ -28,7 +28,9 @@ def rules_in_words(reading: RulesReading) -> str:
 
 
 def _rules(reading: RulesReading) -> list[str]:
-    used = sorted((skill for skill in reading.skills if skill.used), key=lambda skill: tuple(-side for side in skill.sides))
+    used = sorted(
+        (skill for skill in reading.skills if skill.used), key=lambda skill: tuple(-side for side in skill.sides)
+    )
     if used and used[0].states is not None:
         is_table = _is_table(reading)
         return [line for skill in used for line in _in_its_states(skill, is_table)]
@@ -66,7 +68,9 @@ def _if_one(plane: PlaneRule, skill: SkillRule, num_rules: int) -> str:
 
 
 def _sides(planes: tuple[PlaneRule, ...], skill: SkillRule) -> str:
-    return " and ".join(f"{letter(plane.plane)} {'>' if side > 0 else '<'} 0" for plane, side in zip(planes, skill.sides))
+    return " and ".join(
+        f"{letter(plane.plane)} {'>' if side > 0 else '<'} 0" for plane, side in zip(planes, skill.sides)
+    )
 
 
 def letter(plane: int) -> str:
@@ -94,7 +98,9 @@ def _then(condition: str, skill: SkillRule) -> list[str]:
 
 def _does(skill: SkillRule) -> list[str]:
     if skill.actions is not None:
-        likely = sorted(((p, name) for name, p in skill.actions.items() if p >= WORTH_A_RULE), key=lambda pair: -pair[0])
+        likely = sorted(
+            ((p, name) for name, p in skill.actions.items() if p >= WORTH_A_RULE), key=lambda pair: -pair[0]
+        )
         return [" or ".join(f"{name} ({percent(p)})" for p, name in likely) or "any action"]
     if skill.controls is not None:
         return [_set(name, control) for name, control in skill.controls.items()]
@@ -144,12 +150,16 @@ def _remarks(reading: RulesReading) -> list[str]:
     numbers = "Numbers have two digits, in the environment's own units."
     if reading.scaled:
         numbers = "Numbers have two digits. Inside waves, bumps and units an input counts in deviations from its mean:"
-    scaled = (f"  ({sum_in_full([(name, 1.0)], -mean)}) / {exact(size)}" for name, (mean, size) in reading.scaled.items())
+    scaled = (
+        f"  ({sum_in_full([(name, 1.0)], -mean)}) / {exact(size)}" for name, (mean, size) in reading.scaled.items()
+    )
     lines = [] if _is_table(reading) else [numbers, *scaled]
     units = [(name, weights) for name, weights in reading.units.items() if name in _terms(reading)]
     if units:
         lines.append("Units are learned, from -1 to 1; they are played as learned, and weigh most (times so much):")
-        lines += [f"  {name}: {', '.join(f'{each} ({exact(w)})' for each, w in weights.items())}" for name, weights in units]
+        lines += [
+            f"  {name}: {', '.join(f'{each} ({exact(w)})' for each, w in weights.items())}" for name, weights in units
+        ]
     return [*lines, choice(reading.termination), *_borders(reading)]
 
 
@@ -167,7 +177,9 @@ def _borders(reading: RulesReading) -> list[str]:
     if reading.skills[0].states is not None:
         return ["A state is listed with its likeliest skill, which need not be the only one there."]
     if len(reading.planes) == 1:
-        return [f"At the border both sides are equally likely; {exact(reading.planes[0].reach)} beyond it, the side has 90 %."]
+        return [
+            f"At the border both sides are equally likely; {exact(reading.planes[0].reach)} beyond it, the side has 90 %."
+        ]
     reaches = [f"{exact(plane.reach)} of {letter(plane.plane)}" for plane in reading.planes]
     return [f"At a border both sides are equally likely; beyond {listed(reaches)}, the side has 90 %."]
 
@@ -185,12 +197,18 @@ def _skill(skill: SkillRule, is_table: bool) -> list[str]:
     if skill.controls is not None:
         return [f"skill {skill.skill}: " + "; ".join([f"sets {listed(list(skill.controls))}", *habits(skill)])]
     if is_table:
-        return [f"skill {skill.skill}: " + "; ".join(["chooses state by state, its likeliest actions are above", *habits(skill)])]
+        return [
+            f"skill {skill.skill}: "
+            + "; ".join(["chooses state by state, its likeliest actions are above", *habits(skill)])
+        ]
     if len(skill.scores) == 2:
         border = f"at its border both actions are equally likely, {exact(NINETY_OF_TWO)} beyond it one has 90 %"
         return [f"skill {skill.skill}: " + "; ".join([border, *habits(skill)])]
     head = "; ".join(["an action's chance is proportional to exp(score)", *habits(skill)])
-    return [f"skill {skill.skill}: {head}", *(f"  score of {name}: {_written(score)}" for name, score in skill.scores.items())]
+    return [
+        f"skill {skill.skill}: {head}",
+        *(f"  score of {name}: {_written(score)}" for name, score in skill.scores.items()),
+    ]
 
 
 def _losses(losses: Losses | None) -> list[str]:

@@ -37,7 +37,10 @@ def draw_ways(games: Sequence[Game], policy: ASAPPolicy, named_task: NamedTask, 
     regions = pixel_regions(policy, named_task, m)
     used = sorted({int(skill) for game in games for skill in game.skills})
     entries = [legend_entry(s, f"ball, {skill_in_words(policy, named_task, m, regions, s)}") for s in used]
-    entries += [Line2D([], [], color=INK, linewidth=1.4, label="defender"), Line2D([], [], color=MUTED, linewidth=1.0, linestyle=":", label="striker")]
+    entries += [
+        Line2D([], [], color=INK, linewidth=1.4, label="defender"),
+        Line2D([], [], color=MUTED, linewidth=1.0, linestyle=":", label="striker"),
+    ]
     figure.legend(handles=entries, loc="outside lower left", ncols=2, fontsize=9, frameon=False)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return figure
@@ -53,7 +56,9 @@ def _draw_way(axes: Axes, game: Game) -> None:
         axes.scatter(*defender[0], s=STARTS_AT, color=INK, zorder=5)
     segments = np.stack([game.ball[:-1], game.ball[1:]], 1)
     colours = [skill_colour(skill) for skill in game.skills]
-    axes.add_collection(LineCollection(list(segments), colors=colours, linewidths=2.4, capstyle="round", clip_on=False, zorder=6))
+    axes.add_collection(
+        LineCollection(list(segments), colors=colours, linewidths=2.4, capstyle="round", clip_on=False, zorder=6)
+    )
     axes.scatter(*game.ball[0], s=STARTS_AT, facecolor="white", edgecolor=INK, linewidth=1.0, zorder=7)
     moment = game.passes_defender
     if moment is not None:

@@ -55,7 +55,10 @@ class Batch:
         if place in self._finished:
             _compare(self._finished[place], finished)
             return
-        if finished.failed is None and tuple(played.episode for played in finished.played) != self._works[place].episodes:
+        if (
+            finished.failed is None
+            and tuple(played.episode for played in finished.played) != self._works[place].episodes
+        ):
             raise RunError("workers", f"a worker played other episodes than those of work {finished.number}")
         self._finished[place] = finished
         if finished.failed is not None:

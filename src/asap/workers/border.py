@@ -49,7 +49,10 @@ class Border:
             self._tidy(before)
         self._spaces = self._env.observation_space, self._env.action_space
         check_spaces(*self._spaces)
-        self._read, self._act = reading(self._spaces[0], functools.partial(self._note, "dtype")), control(self._spaces[1])
+        self._read, self._act = (
+            reading(self._spaces[0], functools.partial(self._note, "dtype")),
+            control(self._spaces[1]),
+        )
         self._low, self._high = bounds(self._spaces[0])
         self._limit, self._scale = time_limit(self._env, rules), float(rules.reward_scale)
         is_one_hot = isinstance(self._spaces[0], (spaces.Discrete, spaces.MultiDiscrete))
@@ -151,13 +154,17 @@ class Border:
         self._sum_of_large += scaled
         if abs(scaled) > LARGEST or abs(self._sum_of_large) > LARGEST:
             raise Trouble(f"reward is {value:g}, and the return more than float32 can hold: make reward_scale smaller")
-        self._note("reward", f"reward is {value:g}: so large a number is not learned from well; make reward_scale smaller")
+        self._note(
+            "reward", f"reward is {value:g}: so large a number is not learned from well; make reward_scale smaller"
+        )
         return value
 
     def _finish(self, terminated: bool, truncated: bool, info: Any) -> None:
         self.terminated, self.success = terminated, success(info)
         if not (terminated or truncated):
-            self._note("max_steps", f"an episode that did not end by itself was cut after {self._limit} steps (max_steps)")
+            self._note(
+                "max_steps", f"an episode that did not end by itself was cut after {self._limit} steps (max_steps)"
+            )
         if self._watches_bounds and self._seen:
             # All observations at once: looked at one by one they would cost more than the rest of the border.
             outside = self._outside(np.concatenate(self._seen).reshape(len(self._seen), -1))

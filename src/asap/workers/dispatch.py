@@ -127,7 +127,9 @@ class Dispatcher:
             progress = self._place(worker)
             count = batch.count_silence(seat.work, progress, self._step_timeout)
             outcome = f"restarted ({count}/{self._retries})" if count <= self._retries else "given up"
-            self._notice(f"worker {worker} silent for {self._step_timeout:g} s in {_name(seat.work, progress)}; {outcome}")
+            self._notice(
+                f"worker {worker} silent for {self._step_timeout:g} s in {_name(seat.work, progress)}; {outcome}"
+            )
         self._restart(worker)
 
     def _count_failed_start(self, worker: int, what: str, limit: int) -> None:
@@ -147,7 +149,9 @@ class Dispatcher:
     def _place(self, worker: int) -> Progress:
         """Where in its work a worker is; at its beginning, if it has not shown anything of it."""
         work, progress = self._seats[worker].work, self._workers.progress(worker)
-        is_of_work = progress is not None and progress.number == work.number and progress.index in range(len(work.episodes))
+        is_of_work = (
+            progress is not None and progress.number == work.number and progress.index in range(len(work.episodes))
+        )
         return progress if is_of_work else Progress(work.number)
 
     def _tell_that_nobody_is_left(self) -> None:

@@ -27,6 +27,8 @@ def watch_for_drift(task: Any, notice: Callable[[str], None]) -> Callable[[Any],
         nonlocal said
         if not said and report.update % EVERY == 0 and digests(make_border, seeds[:1]) != first:
             said = True
-            notice(f"the environment drifts: the same seed and actions led elsewhere at update {report.update} than at the start")
+            notice(
+                f"the environment drifts: the same seed and actions led elsewhere at update {report.update} than at the start"
+            )
 
     return look

@@ -123,9 +123,7 @@ def features(static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Feature:
 
 def _polynomial(static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Feature:
     count, degree = len(static["inputs"]), static["degree"]
-    products = [
-        np.array(list(itertools.combinations_with_replacement(range(count), d))) for d in range(2, degree + 1)
-    ]
+    products = [np.array(list(itertools.combinations_with_replacement(range(count), d))) for d in range(2, degree + 1)]
     one = np.ones(1)
     return lambda z: np.concatenate([one, z, *(z[terms].prod(1) for terms in products)])
 

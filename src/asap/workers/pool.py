@@ -28,7 +28,9 @@ class Pool(Workers):
     def __init__(self, source: EnvSource, rules: Rules, num_workers: int, log: Path | None = None):
         self._hello = encode(Hello(source.portable(), rules))
         self.num_workers, self.where = num_workers, str(log or "")
-        self._output = subprocess.DEVNULL if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._output = (
+            subprocess.DEVNULL if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        )
         self._selector = selectors.DefaultSelector()
         self._processes: dict[int, WorkerProcess] = {}
         self._dead: set[int] = set()
@@ -44,7 +46,9 @@ class Pool(Workers):
 
     def poll(self, timeout: float) -> list[Event]:
         self._selector.select(timeout)
-        return [event for worker in range(self.num_workers) if worker not in self._dead for event in self._listen(worker)]
+        return [
+            event for worker in range(self.num_workers) if worker not in self._dead for event in self._listen(worker)
+        ]
 
     def progress(self, worker: int) -> Progress:
         return self._processes[worker].progress()

@@ -65,7 +65,9 @@ class Surroundings(NamedTuple):
             changed = [number for number, handler in self.handlers.items() if now.handlers[number] != handler]
             for number in changed:
                 signal.signal(number, self.handlers[number] or signal.SIG_DFL)  # None: not installed from Python.
-            told.append(f"the environment installed handlers of {', '.join(number.name for number in changed)}; put back")
+            told.append(
+                f"the environment installed handlers of {', '.join(number.name for number in changed)}; put back"
+            )
         return told
 
 

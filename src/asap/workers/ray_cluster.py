@@ -120,8 +120,12 @@ class RayWorkers(Workers):
 
 def _event_of(worker: int, message: Message) -> Event:
     if isinstance(message, Ready) and message.versions != versions():
-        there, here = ({f"{name} {version}" for name, version in told.items()} for told in (message.versions, versions()))
-        what = f"worker {worker} has {', '.join(sorted(there - here))}, and this process {', '.join(sorted(here - there))}"
+        there, here = (
+            {f"{name} {version}" for name, version in told.items()} for told in (message.versions, versions())
+        )
+        what = (
+            f"worker {worker} has {', '.join(sorted(there - here))}, and this process {', '.join(sorted(here - there))}"
+        )
         return Stopped(worker, UserError(FIELD, what, cure="install the same versions on all nodes"))
     return event_of(worker, message)
 

@@ -90,7 +90,9 @@ class Lent(NamedTuple):
 
 def _lent(env: Any, options: dict[str, Any]) -> EnvSource:
     if options:
-        raise UserError(FIELD, "an environment that is already made takes no options", sorted(options), "pass its id instead")
+        raise UserError(
+            FIELD, "an environment that is already made takes no options", sorted(options), "pass its id instead"
+        )
     spec = env.spec
     if spec is None:
         return EnvSource(f"{type(env.unwrapped).__module__}:{type(env.unwrapped).__qualname__}", {}, Lent(env))
@@ -178,6 +180,8 @@ def _explain(name: str, error: BaseException) -> UserError:
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         return UserError(FIELD, f"'{name}' needs a package that is not installed", cure=said)
     if isinstance(error, ModuleNotFoundError):
-        cure = "check the spelling" if name.startswith(f"{error.name}:") else f"pip install what provides '{error.name}'"
+        cure = (
+            "check the spelling" if name.startswith(f"{error.name}:") else f"pip install what provides '{error.name}'"
+        )
         return UserError(FIELD, f"'{name}' needs the module '{error.name}', which is not installed", cure=cure)
     return UserError(FIELD, f"making '{name}' raised {type(error).__name__}: {said}"[:400])

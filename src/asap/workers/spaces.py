@@ -45,7 +45,9 @@ def _check_observations(space: Space) -> None:
         cure = f"rules over pixels cannot be read: {_EXTRACT}"
         raise UserError(field, "images are not supported", space, cure)
     if size > MOST_NUMBERS:
-        raise UserError(field, f"{size:,} numbers are too many to be read, the most is {MOST_NUMBERS:,}", space, _EXTRACT)
+        raise UserError(
+            field, f"{size:,} numbers are too many to be read, the most is {MOST_NUMBERS:,}", space, _EXTRACT
+        )
 
 
 def _check_actions(space: Space) -> None:

@@ -43,7 +43,15 @@ class WorkerProcess:
                 opened.callback(os.close, board)
                 self._board = Board(board)
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _START, json.dumps(list(map(str, path))), str(theirs.fileno()), str(board)],
+                    [
+                        sys.executable,
+                        "-P",
+                        "-c",
+                        _START,
+                        json.dumps(list(map(str, path))),
+                        str(theirs.fileno()),
+                        str(board),
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,

@@ -120,7 +120,9 @@ class Striker(Env):
         x = jnp.clip(ball.x + OFFSET * (draws[3] + offset[0]), -0.1, c.PITCH_HALF_LENGTH)
         y = jnp.clip(ball.y + OFFSET * (draws[4] + offset[1]), -HALF_WIDTH_OF_STARTS, HALF_WIDTH_OF_STARTS)
         players = [rested(Vector(x, y), math.pi * (2 * draws[5] - 1))]
-        players.append(rested(Vector(jnp.full_like(x, c.PITCH_HALF_LENGTH), jnp.zeros_like(x)), jnp.full_like(x, math.pi / 2)))
+        players.append(
+            rested(Vector(jnp.full_like(x, c.PITCH_HALF_LENGTH), jnp.zeros_like(x)), jnp.full_like(x, math.pi / 2))
+        )
         for i in range(self.num_defenders):
             u, v, w = draws[6 + 3 * i : 9 + 3 * i]
             players.append(rested(_between(task.defender_low, task.defender_high, u, v), math.pi * (2 * w - 1)))

@@ -49,10 +49,17 @@ def _is_shot(ball: Ball) -> Bool[Array, ""]:
     """Near the goal, fast, and on a line that hits it, give or take 2 m."""
     to_line = c.PITCH_HALF_LENGTH - ball.position.x
     crossing = ball.position.y + ball.velocity.y * to_line / jnp.maximum(ball.velocity.x, 1e-3)
-    return (to_line < 12.5) & (ball.velocity.square > 0.25) & (ball.velocity.x > 0) & (jnp.abs(crossing) < c.GOAL_HALF_WIDTH + 2)
+    return (
+        (to_line < 12.5)
+        & (ball.velocity.square > 0.25)
+        & (ball.velocity.x > 0)
+        & (jnp.abs(crossing) < c.GOAL_HALF_WIDTH + 2)
+    )
 
 
-def _is_chasing(me: Player, ball: Ball, ours: Meeting, striker: Meeting, striker_has_ball: Bool[Array, ""]) -> Bool[Array, ""]:
+def _is_chasing(
+    me: Player, ball: Ball, ours: Meeting, striker: Meeting, striker_has_ball: Bool[Array, ""]
+) -> Bool[Array, ""]:
     soon = ball.position + ball.velocity
     close = (soon.x > c.PITCH_HALF_LENGTH - 8.0) & (jnp.abs(soon.y) < c.GOAL_HALF_WIDTH + 3)
     left_alone = (striker.cycles + 3 < ours.cycles) & (striker.cycles < 7)

@@ -136,7 +136,9 @@ def _acted(ball: Ball, player: Player, act: _Act, dice: PlayerNoise) -> tuple[Ve
 def _ran(player: Player, act: _Act, dice: PlayerNoise) -> Player:
     """The player after its own dash or turn, moved; a tackle freezes it, a try to catch bans the next."""
     push, cost = _dash(player, act)
-    position, velocity = _moved(player, push, c.PLAYER_SIZE, c.PLAYER_ACCEL_MAX, c.PLAYER_SPEED_MAX, c.PLAYER_RAND, dice.motion)
+    position, velocity = _moved(
+        player, push, c.PLAYER_SIZE, c.PLAYER_ACCEL_MAX, c.PLAYER_SPEED_MAX, c.PLAYER_RAND, dice.motion
+    )
     turn = (1 + c.PLAYER_RAND * dice.turn) * act.angle / (1 + c.INERTIA_MOMENT * player.velocity.length)
     return player._replace(
         position=position,
@@ -250,7 +252,9 @@ def _clipped(vector: Vector, limit: float) -> Vector:
     return vector * jnp.minimum(1.0, limit / jnp.maximum(vector.length, 1e-9))
 
 
-def _moved(moving: Ball | Player, push: Vector, size: float, accel_max: float, speed_max: float, rand: float, dice: Polar) -> tuple[Vector, Vector]:
+def _moved(
+    moving: Ball | Player, push: Vector, size: float, accel_max: float, speed_max: float, rand: float, dice: Polar
+) -> tuple[Vector, Vector]:
     """Position and velocity (not yet decayed) after one cycle. The speed is limited only when something pushes."""
     position, velocity = moving.position, moving.velocity
     pushed = _clipped(velocity + _clipped(push, accel_max), speed_max)
@@ -317,4 +321,6 @@ def _breathed(player: Player) -> Player:
     effort = jnp.where(weak, jnp.maximum(c.EFFORT_MIN, player.effort - c.EFFORT_DOWN_STEP), player.effort)
     effort = jnp.where(player.stamina >= c.EFFORT_UP, jnp.minimum(1.0, effort + c.EFFORT_UP_STEP), effort)
     gain = jnp.minimum(jnp.minimum(recovery * c.STAMINA_INC, c.STAMINA_MAX - player.stamina), player.capacity)
-    return player._replace(stamina=player.stamina + gain, capacity=player.capacity - gain, effort=effort, recovery=recovery)
+    return player._replace(
+        stamina=player.stamina + gain, capacity=player.capacity - gain, effort=effort, recovery=recovery
+    )

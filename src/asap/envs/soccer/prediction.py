@@ -59,7 +59,9 @@ class Runner(NamedTuple):
         cosine = offset.dot(self.heading) / jnp.maximum(distance, 1e-6)
         cosine = jnp.abs(cosine) if both_ways else cosine
         # One turn makes 180 degrees at rest and 60 at full speed.
-        needed = jnp.where(cosine > math.cos(TURN_MARGIN), 0.0, jnp.where((cosine < 0.3) & (self.speed > 0.2), 2.0, 1.0))
+        needed = jnp.where(
+            cosine > math.cos(TURN_MARGIN), 0.0, jnp.where((cosine < 0.3) & (self.speed > 0.2), 2.0, 1.0)
+        )
         return jnp.where(distance <= radius, 0.0, needed) + cycles_to_dash(distance - radius)
 
 
@@ -91,7 +93,9 @@ def choose(condition: Bool[Array, ""], yes: Command, no: Command) -> Command:
     return Command(*(jnp.where(condition, a, b) for a, b in zip(yes, no)))
 
 
-def run_to(player: Player, target: Vector, power: Scalar, margin: Scalar = TURN_MARGIN, both_ways: bool = False) -> Command:
+def run_to(
+    player: Player, target: Vector, power: Scalar, margin: Scalar = TURN_MARGIN, both_ways: bool = False
+) -> Command:
     """Turn until the target is ahead, then dash; `both_ways` players also run backwards where that saves the turn."""
     error = wrapped((target - player.position).angle - player.body)
     dash = Command(jnp.int32(DASH), jnp.float32(power), jnp.float32(0))

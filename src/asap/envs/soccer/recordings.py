@@ -19,7 +19,13 @@ from asap.envs.soccer.physics import Ball, Command, World, no_noise, rested
 from asap.envs.soccer.vectors import Vector, wrapped
 from asap.errors import UserError
 
-KINDS = {"dash": physics.DASH, "turn": physics.TURN, "kick": physics.KICK, "tackle": physics.TACKLE, "catch": physics.CATCH}
+KINDS = {
+    "dash": physics.DASH,
+    "turn": physics.TURN,
+    "kick": physics.KICK,
+    "tackle": physics.TACKLE,
+    "catch": physics.CATCH,
+}
 SIX_DIGITS = 5e-6  # What is recorded of each number, relative to it.
 
 
@@ -49,7 +55,12 @@ def errors_of(path: str | Path) -> Errors:
             return _sequence(rows)
         for kind, read in _TABLES.items():
             if kind in path.stem:
-                return _worst([_compare(_cycle()(_world(row.start), (_command(row.command),)), row.end) for row in map(read, rows)])
+                return _worst(
+                    [
+                        _compare(_cycle()(_world(row.start), (_command(row.command),)), row.end)
+                        for row in map(read, rows)
+                    ]
+                )
     raise UserError("recording", "is a table of no kind that is known", path.name, f"known are {', '.join(_TABLES)}")
 
 
@@ -93,7 +104,12 @@ def _command(text: str) -> Command:
 def _compare(world: World, recorded: dict[str, float]) -> Errors:
     ball, player = world.ball, world.players[0]
     ours = {
-        **{"ball_x": ball.position.x, "ball_y": ball.position.y, "ball_vx": ball.velocity.x, "ball_vy": ball.velocity.y},
+        **{
+            "ball_x": ball.position.x,
+            "ball_y": ball.position.y,
+            "ball_vx": ball.velocity.x,
+            "ball_vy": ball.velocity.y,
+        },
         **{"p_x": player.position.x, "p_y": player.position.y, "p_vx": player.velocity.x, "p_vy": player.velocity.y},
     }
 
@@ -102,7 +118,12 @@ def _compare(world: World, recorded: dict[str, float]) -> Errors:
         return max(0.0, abs(float(value) - recorded[name]) - SIX_DIGITS * abs(recorded[name]))
 
     turned = float(wrapped(player.body - math.radians(recorded["p_body_deg"]))) if "p_body_deg" in recorded else 0.0
-    breath = {"stamina": player.stamina, "effort": player.effort, "recovery": player.recovery, "capacity": player.capacity}
+    breath = {
+        "stamina": player.stamina,
+        "effort": player.effort,
+        "recovery": player.recovery,
+        "capacity": player.capacity,
+    }
     return Errors(
         metres=max((beyond(name, value) for name, value in ours.items() if name in recorded), default=0.0),
         degrees=abs(math.degrees(turned)),
@@ -116,7 +137,9 @@ def _compare(world: World, recorded: dict[str, float]) -> Errors:
 def _dash_row(row: dict[str, str]) -> _Row:
     start = {"ball_x": 30.0, "ball_y": 30.0, "p_y": 5.0, "p_vx": float(row["vx0"]), "p_body_deg": 20.0}
     end = {"p_x": "x1", "p_y": "y1", "p_vx": "vx1", "p_vy": "vy1", "stamina": "stamina1"}
-    return _Row(start, f"(dash {row['power']} {row['dash_dir_deg']})", {ours: float(row[name]) for ours, name in end.items()})
+    return _Row(
+        start, f"(dash {row['power']} {row['dash_dir_deg']})", {ours: float(row[name]) for ours, name in end.items()}
+    )
 
 
 def _kick_row(row: dict[str, str]) -> _Row:

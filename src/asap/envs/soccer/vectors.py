@@ -45,7 +45,17 @@ class Vector(NamedTuple):
 
 
 # arctan(x) / x on [0, 1] as a polynomial in x^2: Abramowitz and Stegun, Handbook of Mathematical Functions, 4.4.49.
-_ARCTAN = (0.0028662257, -0.0161657367, 0.0429096138, -0.0752896400, 0.1065626393, -0.1420889944, 0.1999355085, -0.3333314528, 1.0)
+_ARCTAN = (
+    0.0028662257,
+    -0.0161657367,
+    0.0429096138,
+    -0.0752896400,
+    0.1065626393,
+    -0.1420889944,
+    0.1999355085,
+    -0.3333314528,
+    1.0,
+)
 
 
 def _series(square: Scalar) -> Scalar:
