@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from command_line import asap
 
 from asap.checkpoints import generations

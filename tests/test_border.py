@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 
+import foreign_envs as envs
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-import foreign_envs as envs
 from asap.envs.foreign import describe
 from asap.errors import RunError, UserError
 from asap.workers.border import Border, Trouble

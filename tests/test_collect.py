@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-
 from command_line import asap
 
 from asap.envs import catalog

@@ -8,6 +8,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from foreign_envs import Walk
 
 from asap import ASAP
 from asap.config import Config
@@ -24,7 +25,6 @@ from asap.state_arrays import parameter_digest
 from asap.stopping import StopRequest
 from asap.trained import Trained
 from asap.workers.work import EpisodeId, Played
-from foreign_envs import Walk
 
 SHORT = ["run.candidates=16", "run.final_episodes=5"]
 

@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-
 from command_line import asap
 
 from asap.errors import UserError

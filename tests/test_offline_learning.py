@@ -16,9 +16,9 @@ from asap.envs.controllers import explored, find_controller
 from asap.offline.collect import collect
 from asap.runs import Run
 from asap.session import Session
-from asap.summary import summary
 from asap.settings import read_toml
 from asap.stopping import StopRequest
+from asap.summary import summary
 
 SETTINGS = ["run.eval_episodes=50", "run.final_episodes=200", "run.chunk=10", "run.seeds=2"]
 

@@ -11,8 +11,8 @@ import sys
 import threading
 
 import pytest
-from test_workers import TESTS, Told, children, digests, dispatching, expected, is_alive, new_works, wait_for, walk
 from ray_network import require_ray
+from test_workers import TESTS, Told, children, digests, dispatching, expected, is_alive, new_works, wait_for, walk
 
 from asap.errors import UserError
 from asap.workers import ray_cluster

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from test_show_game import POLICY
 
 from asap.config import Config, complete
 from asap.configure import settings_of
@@ -22,7 +23,6 @@ from asap.settings import override, read_toml
 from asap.show.game import Game
 from asap.show.pitch import PITCH
 from asap.show.ways import draw_ways
-from test_show_game import POLICY
 
 R1 = find("striker-r1")
 

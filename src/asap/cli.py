@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -20,34 +20,34 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="Run directory, as printed by `asap train`.")]
-TrainedSeed = Annotated[Optional[int], typer.Option("--seed", help="Which trained seed to show; default: the first.")]
+TrainedSeed = Annotated[int | None, typer.Option("--seed", help="Which trained seed to show; default: the first.")]
 
 
 @app.command()
 def train(
     tasks: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         typer.Argument(
             metavar="TASK...",
             help="A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function.",
         ),
     ] = None,
-    seed: Annotated[Optional[int], typer.Option(help="First seed.")] = None,
-    seeds: Annotated[Optional[int], typer.Option(help="Seeds trained side by side.")] = None,
-    episodes: Annotated[Optional[int], typer.Option(help="Budget of each seed, in completed episodes.")] = None,
-    steps: Annotated[Optional[int], typer.Option(help="Budget of each seed, in steps of the environment.")] = None,
-    hyperplanes: Annotated[Optional[int], typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
-    skills: Annotated[Optional[str], typer.Option(help="constant, linear, gaussian or network.")] = None,
+    seed: Annotated[int | None, typer.Option(help="First seed.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds trained side by side.")] = None,
+    episodes: Annotated[int | None, typer.Option(help="Budget of each seed, in completed episodes.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget of each seed, in steps of the environment.")] = None,
+    hyperplanes: Annotated[int | None, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
+    skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
     features: Annotated[
-        Optional[str], typer.Option(help="Under the hyperplanes: linear, poly2, fourier, rbf or network.")
+        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier, rbf or network.")
     ] = None,
     learner: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood."),
     ] = None,
-    gradient: Annotated[Optional[str], typer.Option(help="sampled or marginal.")] = None,
+    gradient: Annotated[str | None, typer.Option(help="sampled or marginal.")] = None,
     offline: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(
             metavar="FILE", help="Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
         ),
@@ -56,14 +56,14 @@ def train(
         bool, typer.Option("--drop-bad-rows", help="Leave out logged episodes with bad values.")
     ] = False,
     tensorboard: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(metavar="DIR", help="Write curves for TensorBoard, with the names of stable-baselines3."),
     ] = None,
-    wandb: Annotated[Optional[str], typer.Option(metavar="PROJECT", help="Log to Weights & Biases.")] = None,
-    preset: Annotated[Optional[str], typer.Option(help="A named setting: paper.")] = None,
-    config: Annotated[Optional[str], typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
+    wandb: Annotated[str | None, typer.Option(metavar="PROJECT", help="Log to Weights & Biases.")] = None,
+    preset: Annotated[str | None, typer.Option(help="A named setting: paper.")] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
     set_: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. learn.epochs=4; see `asap settings`."),
     ] = None,
     workers: Annotated[
@@ -73,13 +73,13 @@ def train(
         ),
     ] = "0",
     max_steps: Annotated[
-        Optional[int],
+        int | None,
         typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000."),
     ] = None,
     step_timeout: Annotated[
-        Optional[float], typer.Option(help="Environment: seconds without a step after which its worker is restarted.")
+        float | None, typer.Option(help="Environment: seconds without a step after which its worker is restarted.")
     ] = None,
-    reward_scale: Annotated[Optional[float], typer.Option(help="Environment: factor on the rewards.")] = None,
+    reward_scale: Annotated[float | None, typer.Option(help="Environment: factor on the rewards.")] = None,
     strict_obs: Annotated[
         bool, typer.Option("--strict-obs", help="Environment: refuse observations outside of their space.")
     ] = False,
@@ -90,11 +90,11 @@ def train(
         ),
     ] = False,
     env_retries: Annotated[
-        Optional[int], typer.Option(help="Environment: how often a reset that raises is tried again.")
+        int | None, typer.Option(help="Environment: how often a reset that raises is tried again.")
     ] = None,
-    on_no_workers: Annotated[Optional[str], typer.Option(help="When no worker is left alive: wait or fail.")] = None,
-    out: Annotated[Optional[str], typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
-    resume: Annotated[Optional[str], typer.Option(metavar="RUN", help="Go on with a run that was stopped.")] = None,
+    on_no_workers: Annotated[str | None, typer.Option(help="When no worker is left alive: wait or fail.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped.")] = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -142,7 +142,7 @@ def transfer(
     source: Annotated[str, typer.Argument(metavar="RUN", help="Run directory to start from.")],
     tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="The task to learn now, or several.")],
     freeze: Annotated[
-        Optional[str], typer.Option(metavar="PART", help="Keep the skills or the partition as they are.")
+        str | None, typer.Option(metavar="PART", help="Keep the skills or the partition as they are.")
     ] = None,
     search_symmetries: Annotated[
         bool,
@@ -150,14 +150,14 @@ def transfer(
             "--search-symmetries", help="First try all sign patterns of the hyperplanes, and start from the best."
         ),
     ] = False,
-    seed: Annotated[Optional[int], typer.Option(help="First seed; default: as in the source.")] = None,
-    seeds: Annotated[Optional[int], typer.Option(help="Seeds; default: one for each of the source's.")] = None,
-    episodes: Annotated[Optional[int], typer.Option(help="Budget of each seed; default: as in the source.")] = None,
+    seed: Annotated[int | None, typer.Option(help="First seed; default: as in the source.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds; default: one for each of the source's.")] = None,
+    episodes: Annotated[int | None, typer.Option(help="Budget of each seed; default: as in the source.")] = None,
     set_: Annotated[
-        Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting of learn. or run.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting of learn. or run.")
     ] = None,
     out: Annotated[
-        Optional[str], typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-from-SOURCE-NNN.")
+        str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-from-SOURCE-NNN.")
     ] = None,
     json_: Json = False,
     debug: Debug = False,
@@ -182,7 +182,7 @@ def collect(
     episodes: Annotated[int, typer.Option(help="Complete episodes.")] = 10_000,
     epsilon: Annotated[float, typer.Option(help="Probability of a uniformly random action instead.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
-    out: Annotated[Optional[str], typer.Option(metavar="FILE", help="Dataset; default: TASK-NAME.npz.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Dataset; default: TASK-NAME.npz.")] = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -198,13 +198,13 @@ def collect(
 def evaluate(
     run: RunPath,
     episodes: Annotated[
-        Optional[int], typer.Option(help="Episodes per seed and task; default: 1000, of a Gymnasium environment 100.")
+        int | None, typer.Option(help="Episodes per seed and task; default: 1000, of a Gymnasium environment 100.")
     ] = None,
-    task: Annotated[Optional[str], typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
+    task: Annotated[str | None, typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
     best: Annotated[bool, typer.Option("--best", help="The best checkpoint instead of the last.")] = False,
     deterministic: Annotated[
-        Optional[bool],
+        bool | None,
         typer.Option(
             "--deterministic/--stochastic",
             help="Gymnasium environment: by the likeliest skill and action, or as learned; default: as the run was evaluated.",
@@ -212,7 +212,7 @@ def evaluate(
     ] = None,
     workers: Annotated[str, typer.Option(help="Who plays a Gymnasium environment; as in `asap train`.")] = "0",
     offline: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(metavar="FILE", help="Estimate the return from logged data, and hold it against playing."),
     ] = None,
     json_: Json = False,
@@ -233,7 +233,7 @@ def evaluate(
 @app.command()
 def explain(
     run: RunPath,
-    task: Annotated[Optional[str], typer.Option(help="Which of the run's tasks.")] = None,
+    task: Annotated[str | None, typer.Option(help="Which of the run's tasks.")] = None,
     seed: TrainedSeed = None,
     json_: Json = False,
     debug: Debug = False,
@@ -247,9 +247,9 @@ def explain(
 @app.command()
 def plot(
     run: RunPath,
-    task: Annotated[Optional[str], typer.Option(help="Which of the run's tasks.")] = None,
+    task: Annotated[str | None, typer.Option(help="Which of the run's tasks.")] = None,
     seed: TrainedSeed = None,
-    out: Annotated[Optional[str], typer.Option(metavar="DIR", help="Where to write; default: in the run.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where to write; default: in the run.")] = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -268,7 +268,7 @@ def reproduce(
         ),
     ] = "",
     seeds: Annotated[
-        Optional[int], typer.Option(help="Seeds of every experiment; default: 20 in the rooms, 10 in soccer.")
+        int | None, typer.Option(help="Seeds of every experiment; default: 20 in the rooms, 10 in soccer.")
     ] = None,
     seed: Annotated[int, typer.Option(help="First seed.")] = 0,
     out: Annotated[str, typer.Option(metavar="DIR", help="Where runs, pictures and pages go.")] = "reproduced",
@@ -290,9 +290,9 @@ def check(
     env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
     episodes: Annotated[int, typer.Option(help="Episodes of random play.")] = 10,
     seed: Annotated[int, typer.Option(help="What the first episode is reset with.")] = 0,
-    replay: Annotated[Optional[str], typer.Option(metavar="FILE", help="Play a recorded failure again.")] = None,
+    replay: Annotated[str | None, typer.Option(metavar="FILE", help="Play a recorded failure again.")] = None,
     set_: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`."),
     ] = None,
     json_: Json = False,
@@ -318,16 +318,16 @@ def distill(
     ],
     env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
     hyperplanes: Annotated[int, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = 1,
-    skills: Annotated[Optional[str], typer.Option(help="constant, linear, gaussian or network.")] = None,
+    skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
     features: Annotated[
-        Optional[str], typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
+        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
     ] = None,
     episodes: Annotated[int, typer.Option(help="Episodes of the teacher to learn from.")] = 50,
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     set_: Annotated[
-        Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any setting; see `asap settings`.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; see `asap settings`.")
     ] = None,
-    out: Annotated[Optional[str], typer.Option(metavar="FILE", help="Save the model, for ASAP.load.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Save the model, for ASAP.load.")] = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -339,7 +339,7 @@ def distill(
 
 @app.command("tasks")
 def list_tasks(
-    name: Annotated[Optional[str], typer.Argument(metavar="[TASK]", help="Show just this task.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Show just this task.")] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Measure the reference returns anew (a minute per task).")
     ] = False,

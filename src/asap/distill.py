@@ -15,7 +15,6 @@ from jaxtyping import Float
 
 from asap.config import Config
 from asap.configure import feature_settings, settings_of, tasks_of
-from asap.workers.control_units import ControlUnits
 from asap.envs.foreign import ForeignTask
 from asap.envs.resolve import live_task
 from asap.errors import UserError
@@ -27,6 +26,7 @@ from asap.lessons import Classroom, Lesson
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.show.words import number, percent
+from asap.workers.control_units import ControlUnits
 from asap.workers.player import Player
 from asap.workers.work import EVALUATION, SEARCH, TRAINING, EpisodeId
 

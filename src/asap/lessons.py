@@ -8,12 +8,12 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float, Int
 
-from asap.workers.control_units import ControlUnits
 from asap.envs.foreign import ForeignTask
 from asap.errors import UserError
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.workers.border import Border
+from asap.workers.control_units import ControlUnits
 from asap.workers.controls import Action
 from asap.workers.failures import explained
 from asap.workers.player import Player

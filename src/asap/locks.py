@@ -5,9 +5,10 @@ import errno
 import json
 import os
 import socket
-from datetime import datetime, timezone
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 from asap import checkpoints
 from asap.checkpoints import Refused
@@ -136,7 +137,7 @@ def _may_be_alive(pid: object) -> bool:
 
 
 def _introduction() -> bytes:
-    started = datetime.now(timezone.utc).isoformat(timespec="microseconds")
+    started = datetime.now(UTC).isoformat(timespec="microseconds")
     return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started": started}).encode() + b"\n"
 
 

@@ -12,8 +12,9 @@ import numbers
 import os
 import stat
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any
 
 from asap import checkpoints
 from asap.checkpoints import Checkpoint, Refused

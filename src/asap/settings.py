@@ -141,7 +141,7 @@ def _required(kind: Any) -> Any:
     """`float` of `float | None`."""
     if not _is_optional(kind):
         return kind
-    return typing.Union[tuple(arg for arg in typing.get_args(kind) if arg is not types.NoneType)]
+    return typing.Union[tuple(arg for arg in typing.get_args(kind) if arg is not types.NoneType)]  # noqa: UP007 - made at run time.
 
 
 def _noun(kind: Any, plural: bool = False) -> str:
@@ -413,7 +413,7 @@ def _syntax_error(path: Path, text: str, error: Exception) -> UserError:
 def _bad_line(text: str) -> int:
     """Where the first statement starts that is wrong by itself; else the last one (it repeats a key, say)."""
     line = 1
-    for line, statement in _statements(text):
+    for line, statement in _statements(text):  # noqa: B007 - read after the loop.
         try:
             tomllib.loads(statement)
         except (ValueError, RecursionError):

@@ -10,9 +10,9 @@ import numpy as np
 from asap.config import Config, complete
 from asap.configure import tasks_of
 from asap.envs import catalog
+from asap.envs.catalog import NamedTask
 from asap.envs.foreign import ForeignTask
 from asap.envs.resolve import Task
-from asap.envs.catalog import NamedTask
 from asap.errors import RunError, UserError
 from asap.evaluate import Evaluation, evaluate
 from asap.keys import fold, root

@@ -14,7 +14,6 @@ from jaxtyping import Array, Float
 from asap.types import Transition
 from asap.vector import contract
 
-
 MOST_SAMPLES = 16_384
 
 

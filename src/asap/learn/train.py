@@ -23,8 +23,8 @@ from asap.learn.averaging import averaged
 from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
 from asap.learn.gradients import Parameters, parameters_of, with_parameters
 from asap.learn.regularize import Regularity
-from asap.learn.scaling import Moments
 from asap.learn.rollout import Lane, add, no_episodes, play_window, start_lanes
+from asap.learn.scaling import Moments
 from asap.learn.scored_episodes import play_scored
 from asap.learn.updates import UPDATES, Diagnostics, Step, ascend, optimizer_of
 from asap.policy.build import build_policy

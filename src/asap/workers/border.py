@@ -72,7 +72,7 @@ class Border:
             self._check_spaces()
         except Trouble as trouble:
             self._tidy(self._before)
-            raise trouble.at("env.reset", 0, [])
+            raise trouble.at("env.reset", 0, [])  # noqa: B904 - it is the same one, with its place.
         self._tidy(self._before)
         self._seen = [x]
         if self._rules.strict_obs:
