@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from gymnasium_contests import CONTESTS
 from gymnasium_speed import border_speed
 
-from asap.stats import bootstrap_interval, iqm
+from asap.base.stats import bootstrap_interval, iqm
 
 HERE = Path(__file__).parent
 EPISODES = 100

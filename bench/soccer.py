@@ -20,6 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from asap.base.keys import Key, fold, root, uniforms
+from asap.base.stats import wilson_interval
 from asap.configure import settings_of
 from asap.envs import catalog
 from asap.envs.core import TaskSet
@@ -29,11 +31,9 @@ from asap.envs.soccer.physics import World
 from asap.envs.soccer.recordings import errors_of
 from asap.envs.soccer.striker import HAS_BALL
 from asap.envs.soccer.vectors import Vector
-from asap.keys import Key, fold, root, uniforms
 from asap.learn.rollout import play_window, start_lanes
 from asap.learn.train import compiled, init
 from asap.offline.play import Played, play_logged
-from asap.stats import wilson_interval
 
 # Measured with the real programs: HFO, opponents "base", noisy perception, default options, 300 episodes each (R1 dist:12:
 # 1,000). The distance is that of the ball from the goal's centre.

@@ -4,12 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.keys import host_generator
+from asap.base.types import Transition
 from asap.config import LearnConfig
 from asap.envs.catalog import find
-from asap.keys import host_generator
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
 from asap.learn.train import weights_of
-from asap.types import Transition
 
 
 def steps(reward, terminated, truncated) -> Transition:

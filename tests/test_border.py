@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from asap.base.errors import RunError, UserError
 from asap.envs.foreign import describe
-from asap.errors import RunError, UserError
 from asap.workers.border import Border, Trouble
 from asap.workers.failures import Recording, failure
 from asap.workers.source import EnvSource, Rules

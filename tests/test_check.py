@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from asap.base.errors import RunError, UserError
 from asap.commands.checking import check_env
-from asap.errors import RunError, UserError
 from asap.workers import determinism
 from asap.workers.border import Border, Trouble
 from asap.workers.failures import Recording

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from asap import checkpoints
-from asap.errors import RunError, UserError
+from asap.base.errors import RunError, UserError
 
 GOLDEN_1 = """
 yAEAAAAAAAB7Il9fbWV0YWRhdGFfXyI6eyJzZWFsIjoiYzMxNzU3OTdmYThlMGRkM2M5YTlhYzllNTNkNjNmMjk1ODRlZTUzMmY1YTgzMjExND
@@ -321,7 +321,7 @@ def test_a_pickle_in_disguise_is_not_executed(two):
 READ_BOMBS = """
 import sys
 from asap import checkpoints
-from asap.errors import RunError
+from asap.base.errors import RunError
 for path in sys.argv[1:]:
     try:
         checkpoints.read(path)
@@ -428,7 +428,7 @@ import os, subprocess, sys
 from pathlib import Path
 import numpy as np
 from asap import checkpoints
-from asap.errors import RunError
+from asap.base.errors import RunError
 folder = Path(sys.argv[1])
 def save(step, kilobytes):
     try:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from command_line import asap
 
+from asap.base.errors import UserError
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
-from asap.errors import UserError
 from asap.offline.collect import collect
 from asap.offline.datasets import Dataset
 from asap.offline.layout import layout_of

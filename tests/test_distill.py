@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from asap.base.errors import RunError, UserError
 from asap.commands.distilling import distill_env, find_teacher
 from asap.distill import Distilled, agreement, distill, share_explained
-from asap.errors import RunError, UserError
 from asap.lessons import Classroom
 from asap.workers.work import CHECK, EpisodeId
 

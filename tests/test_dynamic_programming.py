@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.errors import UserError
+from asap.base.keys import fold, root
 from asap.envs.catalog import find
 from asap.envs.dynamic_programming import Optimum, optimal_return, optimal_values
 from asap.envs.rooms import Rooms, RoomsTask
-from asap.errors import UserError
-from asap.keys import fold, root
 
 UP, DOWN, RIGHT, LEFT = range(4)
 

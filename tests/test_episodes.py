@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.keys import Key, fold, root
 from asap.envs.catalog import task_set
 from asap.envs.core import Episode, TaskSet, advance, begin
 from asap.envs.rooms import Position, Rooms, RoomsTask
-from asap.keys import Key, fold, root
 from asap.learn.rollout import cast, lane_keys, play_window, start_lanes
 
 UP, DOWN, RIGHT, LEFT = range(4)

@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.errors import UserError
+from asap.base.numbers import actions_in_words, number, percent, sum_of
 from asap.envs.catalog import find
 from asap.envs.core import Spec
-from asap.errors import UserError
 from asap.features import RBF, Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
 from asap.show.explain import explain, explain_policy
 from asap.show.expressions import expression
-from asap.show.words import actions_in_words, number, percent, sum_of
 
 CONSTANT = Features.of(Polynomial(0), (0,))
 LINEAR = Features.of(Polynomial(1), (0, 1))

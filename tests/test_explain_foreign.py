@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from asap.base.numbers import exact, sum_in_full
 from asap.envs.foreign import describe
 from asap.features import RBF, Features, Fourier, Network, Polynomial
 from asap.policy.partition import Partition
@@ -20,7 +21,6 @@ from asap.policy.skills import GaussianSkills, GibbsSkills
 from asap.show.explain_foreign import explain_foreign
 from asap.show.readings import Losses, MeanReturn
 from asap.show.rounding import rounded, rulebook, significant, whole_percents
-from asap.show.words import exact, sum_in_full
 from asap.workers.control_units import ControlUnits
 from asap.workers.controls import control
 from asap.workers.player import Player

@@ -11,9 +11,9 @@ import pytest
 from foreign_envs import Walk
 
 from asap import ASAP
+from asap.base.errors import RunError, UserError
 from asap.config import Config
 from asap.configure import settings_of, tasks_of
-from asap.errors import RunError, UserError
 from asap.evaluate import known_mean
 from asap.learn.foreign import evaluation_of
 from asap.learn.search import search

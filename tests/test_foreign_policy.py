@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.types import Transition
 from asap.config import LearnConfig, PolicyConfig
 from asap.envs.core import Spec
 from asap.features import Network
@@ -25,7 +26,6 @@ from asap.learn.scaling import no_moments, rescaled, scaled_anew, shift_and_scal
 from asap.policy.build import build_policy
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
-from asap.types import Transition
 from asap.workers.player import Player
 
 SIZE, ACTIONS, SAMPLES = 3, 2, 24

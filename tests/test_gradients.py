@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from scipy.special import log_expit, log_softmax, logsumexp
 
+from asap.base.types import Transition
 from asap.config import LearnConfig
 from asap.learn import gradients
 from asap.learn.gradients import MARGINAL, SAMPLED, Parameters, parameters_of, score, weighted_score, with_parameters
 from asap.learn.updates import fisher
 from asap.policy.policy import NO_SKILL, ASAPPolicy
-from asap.types import Transition
 
 NUM_ACTIONS = 4
 

@@ -12,6 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
+from asap.base.keys import Key, fold
 from asap.envs import catalog, gymnasium_vector
 from asap.envs.gymnasium import TaskEnv
 from asap.envs.gymnasium_vector import TaskVectorEnv
@@ -19,7 +20,6 @@ from asap.envs.picture import AGENT
 from asap.envs.registration import ENVIRONMENTS, register
 from asap.envs.rooms import NOISE, STEP, Rooms
 from asap.envs.views import view_of
-from asap.keys import Key, fold
 
 register()
 

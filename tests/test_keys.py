@@ -9,7 +9,7 @@ import pytest
 from jax.extend.random import threefry_2x32
 from scipy import stats
 
-from asap.keys import ROUNDS, Key, fold, host_generator, many_uniforms, normals, root, threefry, uniforms, unit
+from asap.base.keys import ROUNDS, Key, fold, host_generator, many_uniforms, normals, root, threefry, uniforms, unit
 
 SIZE = 2**18  # Of every sample: one shape, compiled once.
 LANES = 2**9

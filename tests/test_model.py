@@ -15,7 +15,7 @@ import pytest
 
 import asap
 from asap import ASAP, checkpoints
-from asap.errors import RunError, UserError
+from asap.base.errors import RunError, UserError
 from asap.session import Session
 
 QUICK = ("lanes=16", "window=32", "epochs=1", "chunk=2", "critic_features=8", "eval_episodes=4", "final_episodes=4")

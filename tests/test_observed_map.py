@@ -9,8 +9,8 @@ import matplotlib.colors
 import numpy as np
 import pytest
 
+from asap.base.errors import UserError
 from asap.envs.foreign import describe
-from asap.errors import UserError
 from asap.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from command_line import asap
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 from asap.offline.datasets import Dataset
 from asap.offline.layout import Layout, Meta
 from asap.offline.writing import DatasetWriter

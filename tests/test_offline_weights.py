@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.keys import fold, root
 from asap.envs.core import TaskSet
-from asap.keys import fold, root
 from asap.offline.batches import Batches
 from asap.offline.collect import as_columns
 from asap.offline.datasets import Dataset

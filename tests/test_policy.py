@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from asap.base.keys import fold, host_generator, root
+from asap.base.types import Transition
 from asap.config import PolicyConfig
 from asap.envs.catalog import find
 from asap.features import Features, Fourier, Polynomial
-from asap.keys import fold, host_generator, root
 from asap.learn.gradients import MARGINAL, SAMPLED, score
 from asap.policy.build import build_policy
 from asap.policy.partition import Partition, skill_bits
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.skills import GibbsSkills
-from asap.types import Transition
 
 X = jnp.asarray([0.4, 0.7, 0.9, 0.1])
 M = jnp.asarray([-0.8, 0.7])

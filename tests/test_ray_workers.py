@@ -14,7 +14,7 @@ import pytest
 from ray_network import require_ray
 from test_workers import TESTS, Told, children, digests, dispatching, expected, is_alive, new_works, wait_for, walk
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 from asap.workers import ray_cluster
 from asap.workers.ray_cluster import RayWorkers
 from asap.workers.source import Rules

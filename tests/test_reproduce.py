@@ -9,8 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
+from asap.base.errors import UserError
 from asap.commands import reproducing
-from asap.errors import UserError
 from asap.paper import experiments
 from asap.paper.claims import Claim, Outcome, Picture, median_interval
 from asap.paper.fig2e import skills_in_use

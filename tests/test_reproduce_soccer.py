@@ -10,11 +10,11 @@ import pytest
 from matplotlib.figure import Figure
 from test_show_game import POLICY
 
+from asap.base.keys import fold, root
 from asap.config import Config, complete
 from asap.configure import settings_of
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import GOAL
-from asap.keys import fold, root
 from asap.paper import fig2f, fig2h, offline_games, strikers
 from asap.paper.fig2g import kind_of
 from asap.paper.fig2i import clearance, detour

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.keys import fold, root
+from asap.base.types import Timestep
 from asap.envs.catalog import find, names
 from asap.envs.rooms import FLIPPED_TWO_ROOMS, THREE_ROOMS, TWO_ROOMS, Position, Rooms, RoomsTask, read_map
-from asap.keys import fold, root
-from asap.types import Timestep
 
 UP, DOWN, RIGHT, LEFT = range(4)
 TWO, FLIPPED, THREE = map(read_map, (TWO_ROOMS, FLIPPED_TWO_ROOMS, THREE_ROOMS))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from asap import checkpoints, locks, runs
-from asap.errors import RunError, UserError
+from asap.base.errors import RunError, UserError
 from asap.runs import Run
 
 ARRAYS = {"beta": np.array([-0.5, 0.0, 1.0], np.float32)}

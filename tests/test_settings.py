@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 from asap.settings import MAX_FILE_BYTES, describe, override, read_toml, setting, to_toml, validate
 
 

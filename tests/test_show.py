@@ -12,8 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.quiver import Quiver
 from matplotlib.text import Text
 
+from asap.base.errors import UserError
+from asap.base.stats import Curve, bootstrap_interval, common_grid, iqm, resample
 from asap.envs.catalog import find
-from asap.errors import UserError
 from asap.features import Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
@@ -21,7 +22,6 @@ from asap.policy.skills import GibbsSkills
 from asap.show.figures import learning_curves, partition_map, skill_usage
 from asap.show.labels import spread
 from asap.show.palette import SKILL_COLOURS, skill_colour, skill_line_style
-from asap.stats import Curve, bootstrap_interval, common_grid, iqm, resample
 
 CONSTANT = Features.of(Polynomial(0), (0,))
 LINEAR = Features.of(Polynomial(1), (0, 1))

@@ -13,8 +13,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.quiver import Quiver
 from matplotlib.text import Text
 
+from asap.base.errors import UserError
+from asap.base.stats import Curve, common_grid, iqm, resample
 from asap.envs.catalog import find
-from asap.errors import UserError
 from asap.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
@@ -22,7 +23,6 @@ from asap.policy.skills import GibbsSkills
 from asap.show.figures import compare_curves, partition_gallery, seed_dots
 from asap.show.palette import METHOD_COLOURS, SKILL_COLOURS, method_colour, method_line_style, skill_colour
 from asap.show.report import Chapter, report_html, results_markdown
-from asap.stats import Curve, common_grid, iqm, resample
 
 TWO_ROOMS, FLIPPED = find("two-rooms"), find("flipped-two-rooms")
 REFERENCE = TWO_ROOMS.reference

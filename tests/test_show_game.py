@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image, ImageSequence
 
+from asap.base.keys import root
 from asap.commands.reading import plot_run
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import CAPTURED, GOAL, IN_GAME
 from asap.features import Features, Polynomial
-from asap.keys import root
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills

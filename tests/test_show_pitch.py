@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from asap.base.errors import UserError
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import in_metres
 from asap.envs.soccer.vectors import Vector
-from asap.errors import UserError
 from asap.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.errors import UserError
+from asap.base.keys import fold, root
 from asap.envs import catalog
 from asap.envs.controllers import find_controller
 from asap.envs.core import TaskSet
@@ -24,8 +26,6 @@ from asap.envs.soccer.opponents import defender_home, goalkeeper_place
 from asap.envs.soccer.physics import Ball, World, rested
 from asap.envs.soccer.prediction import Meeting, Runner, ball_after, idle, meet
 from asap.envs.soccer.vectors import Vector
-from asap.errors import UserError
-from asap.keys import fold, root
 from asap.offline.play import play_logged
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-import asap.stats
-from asap.errors import UserError
-from asap.stats import Curve, bootstrap_interval, common_grid, first_reach, iqm, median_with_failures, resample
+import asap.base.stats
+from asap.base.errors import UserError
+from asap.base.stats import Curve, bootstrap_interval, common_grid, first_reach, iqm, median_with_failures, resample
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_bootstrap_per_point_is_the_bootstrap_of_that_point(monkeypatch):
     low, high = bootstrap_interval(values)
     assert low.shape == high.shape == (7,)
     assert (low[4], high[4]) == pytest.approx(bootstrap_interval(values[:, 4]))
-    monkeypatch.setattr(asap.stats, "MAX_RESAMPLED", 2000 * 9 * 2)  # Two points at a time.
+    monkeypatch.setattr(asap.base.stats, "MAX_RESAMPLED", 2000 * 9 * 2)  # Two points at a time.
     np.testing.assert_array_equal(np.stack([low, high]), np.stack(bootstrap_interval(values)))
 
 

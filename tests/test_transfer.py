@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from command_line import asap
 
+from asap.base.keys import root
 from asap.envs import catalog
-from asap.keys import root
 from asap.trained import Trained
 from asap.transfer import flip, search_symmetries, sign_patterns
 

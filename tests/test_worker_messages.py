@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_workers import new_works, played, walk
 
-from asap.errors import RunError, UserError
+from asap.base.errors import RunError, UserError
 from asap.workers import frames
 from asap.workers.digests import digest
 from asap.workers.frames import PREFIX, BadMessage, frame_size, pack, unpack

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from ray_network import require_ray
 
-from asap.errors import RunError, UserError
+from asap.base.errors import RunError, UserError
 from asap.workers import dispatch, pool
 from asap.workers.board import Progress
 from asap.workers.digests import digest

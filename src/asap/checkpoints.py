@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from asap.errors import RunError, UserError
+from asap.base.errors import RunError, UserError
 
 if TYPE_CHECKING:
     import numpy as np

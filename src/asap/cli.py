@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from asap.errors import RunError, UserError
+from asap.base.errors import RunError, UserError
 
 app = typer.Typer(
     help="Learn a handful of skills and the regions of the state space where each applies.",

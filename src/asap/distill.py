@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from asap.base.errors import UserError
+from asap.base.keys import host_generator
+from asap.base.numbers import number, percent
 from asap.config import Config
 from asap.configure import feature_settings, settings_of, tasks_of
 from asap.envs.foreign import ForeignTask
 from asap.envs.resolve import live_task
-from asap.errors import UserError
 from asap.imitate import imitate
-from asap.keys import host_generator
 from asap.learn.scaling import no_moments, rescaled, scaled_anew, with_observations
 from asap.learn.search import draw
 from asap.lessons import Classroom, Lesson
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
-from asap.show.words import number, percent
 from asap.workers.control_units import ControlUnits
 from asap.workers.player import Player
 from asap.workers.work import EVALUATION, SEARCH, TRAINING, EpisodeId

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from asap.base.keys import Key, fold
 from asap.envs.core import TaskSet
-from asap.keys import Key, fold
 from asap.learn.rollout import Moment, lane_keys, make_step, start_lanes, start_moment
 from asap.policy.policy import ASAPPolicy
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from asap.vector import UNROLL, contract, lift
+from asap.base.arrays import UNROLL, contract, lift
 
 
 class Basis(eqx.Module):

@@ -15,13 +15,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
+from asap.base.types import Transition
 from asap.config import LearnConfig
 from asap.learn.gradients import MARGINAL, parameters_of, score, weighted_score_by_autodiff
 from asap.learn.train import compiled
 from asap.learn.updates import ascend, optimizer_of
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.skills import GaussianSkills
-from asap.types import Transition
 
 SAMPLES = 4096  # Filled up or drawn to this, so that one program is compiled.
 FIRST, ITERATIONS = 100, 600  # All starts climb for so long, and the better quarter to the end.

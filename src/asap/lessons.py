@@ -8,8 +8,8 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float, Int
 
+from asap.base.errors import UserError
 from asap.envs.foreign import ForeignTask
-from asap.errors import UserError
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.workers.border import Border

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from asap import checkpoints
+from asap.base.errors import RunError
 from asap.checkpoints import Refused
-from asap.errors import RunError
 
 LOCK, OWNER = "lock", "owner.json"
 SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # Neither through a link out of the run, nor hanging on a FIFO.

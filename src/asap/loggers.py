@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from asap.base.errors import UserError
 from asap.config import Config
-from asap.errors import UserError
 from asap.session import Callback, Report
 
 _NAMES = {

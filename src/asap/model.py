@@ -28,12 +28,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap import checkpoints
+from asap.base.errors import RunError, UserError
 from asap.config import Config, complete
 from asap.configure import feature_settings, settings_of, tasks_of
 from asap.envs import catalog, foreign
 from asap.envs.foreign import ForeignTask
 from asap.envs.resolve import Task, live_task
-from asap.errors import RunError, UserError
 from asap.learn.gradients import parameters_of
 from asap.loggers import loggers
 from asap.play_foreign import ForeignPlay

@@ -9,11 +9,11 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from asap.base.errors import UserError
+from asap.base.keys import host_generator
 from asap.config import Config
 from asap.envs.foreign import ForeignTask
-from asap.errors import UserError
 from asap.evaluate import Evaluation
-from asap.keys import host_generator
 from asap.learn.foreign import ForeignTrainer, built_policy, evaluation_of
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy

@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
+from asap.base.errors import UserError
+from asap.base.keys import Key, fold, root
 from asap.config import Config
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
-from asap.errors import UserError
 from asap.evaluate import Evaluation, evaluate
-from asap.keys import Key, fold, root
 from asap.learn.train import compiled, init
 from asap.policy.policy import ASAPPolicy
 from asap.predict_inputs import checked_observation, checked_state

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 from asap.policy.policy import NO_SKILL
 
 

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from asap import stats
+from asap.base import stats
+from asap.base.keys import host_generator, root
 from asap.config import Config, LearnConfig, PolicyConfig, RunConfig, complete
 from asap.configure import settings_of
 from asap.envs import catalog
@@ -17,7 +18,6 @@ from asap.envs.controllers import find_controller
 from asap.envs.dynamic_programming import optimal_return
 from asap.envs.rooms import Rooms
 from asap.evaluate import evaluate
-from asap.keys import host_generator, root
 from asap.learn.train import compiled
 from asap.offline.play import discounted_returns, play_logged
 from asap.policy.build import build_policy

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from asap import checkpoints
+from asap.base.errors import RunError, UserError
 from asap.checkpoints import Checkpoint, Refused
-from asap.errors import RunError, UserError
 from asap.locks import LOCK, OWNER, SAFELY, flocked, owned, parsed, reported
 
 Notice = Callable[[str], None]

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from asap.base.errors import RunError, UserError
 from asap.config import Config, PolicyConfig
 from asap.configure import tasks_of
 from asap.envs import catalog
 from asap.envs.foreign import ForeignTask
 from asap.envs.resolve import Task
-from asap.errors import RunError, UserError
 from asap.evaluate import Evaluation, known_mean
 from asap.learn.foreign import ForeignTrainer
 from asap.learn.gradients import parameters_of, with_parameters

@@ -23,7 +23,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 
 Config = TypeVar("Config")
 MAX_FILE_BYTES = 1_000_000

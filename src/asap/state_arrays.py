@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from asap.base.errors import RunError
 from asap.checkpoints import digest
-from asap.errors import RunError
 from asap.learn.gradients import parameters_of
 from asap.policy.policy import ASAPPolicy
 

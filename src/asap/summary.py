@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from asap import stats
+from asap.base import stats
 from asap.envs.foreign import ForeignTask
 from asap.envs.resolve import Task
 from asap.evaluate import known_mean

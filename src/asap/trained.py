@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from asap.base.errors import RunError, UserError
+from asap.base.keys import fold, root
 from asap.config import Config, complete
 from asap.configure import tasks_of
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.foreign import ForeignTask
 from asap.envs.resolve import Task
-from asap.errors import RunError, UserError
 from asap.evaluate import Evaluation, evaluate
-from asap.keys import fold, root
 from asap.learn import foreign
 from asap.learn.train import Trainer
 from asap.play_foreign import ForeignPlay

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from asap.base.keys import Key, fold
+from asap.base.types import EpisodeTotals
 from asap.envs.core import TaskSet
 from asap.evaluate import evaluate
-from asap.keys import Key, fold
 from asap.learn.gradients import Parameters, parameters_of, with_parameters
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
-from asap.types import EpisodeTotals
 
 
 def flip(policy: ASAPPolicy, signs: Float[Array, "K"]) -> ASAPPolicy:

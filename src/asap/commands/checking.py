@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 from asap.workers import determinism
 from asap.workers.border import Border, Trouble
 from asap.workers.failures import Recording, explained

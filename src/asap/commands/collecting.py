@@ -3,9 +3,9 @@
 import json
 import os
 
+from asap.base.errors import UserError
 from asap.commands.progress import Progress
 from asap.config import Config, RunConfig
-from asap.errors import UserError
 
 
 def collect_episodes(
@@ -19,10 +19,10 @@ def collect_episodes(
         raise UserError(
             "--out", "is a directory, or in none that exists", out, "choose a file in a directory that exists"
         )
+    from asap.base.stats import wilson_interval
     from asap.envs import catalog
     from asap.envs.controllers import explored, find_controller
     from asap.offline.collect import collect
-    from asap.stats import wilson_interval
 
     named = catalog.find(task)
     behaviour = explored(find_controller(named, controller), epsilon)

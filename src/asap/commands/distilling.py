@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 
 TEACHER = "pass an importable 'module:function' that returns an object with predict"
 

@@ -31,7 +31,7 @@ def evaluate_run(
     workers: str,
     as_json: bool,
 ) -> None:
-    from asap import stats
+    from asap.base import stats
     from asap.envs.foreign import ForeignTask
     from asap.state_arrays import parameter_digest
     from asap.trained import Trained
@@ -101,12 +101,12 @@ def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) ->
 
 
 def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_json: bool) -> None:
+    from asap.base.stats import Curve as SeedCurve
     from asap.envs.foreign import ForeignTask
     from asap.envs.soccer.half_field import Striker
     from asap.session import Curve
     from asap.show import figures
     from asap.show.film import save_game
-    from asap.stats import Curve as SeedCurve
     from asap.trained import Trained
 
     trained = Trained.load(path)

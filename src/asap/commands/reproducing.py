@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asap.base.errors import UserError
 from asap.commands.progress import Progress
-from asap.errors import UserError
 from asap.paper.experiments import GROUPS, Experiment, find
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from asap.base.errors import UserError
 from asap.config import Config, complete
-from asap.errors import UserError
 from asap.runs import Run
 from asap.settings import override, read_toml, to_toml, validate
 from asap.stopping import StopRequest

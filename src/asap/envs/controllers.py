@@ -6,12 +6,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from asap.base.errors import UserError
 from asap.envs.catalog import NamedTask
 from asap.envs.core import Env
 from asap.envs.rooms import Rooms, RoomsTask
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.half_field import Striker
-from asap.errors import UserError
 
 Probabilities = Callable[[Float[Array, "O *batch"]], Float[Array, "A *batch"]]
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.keys import Key, uniforms
-from asap.types import State, Task, Timestep
+from asap.base.keys import Key, uniforms
+from asap.base.types import State, Task, Timestep
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from asap.base.errors import UserError
 from asap.envs.rooms import NOISE, STEP, Position, Rooms, RoomsTask
-from asap.errors import UserError
 
 TAIL = 4  # Noise beyond this many standard deviations (one number in 16,000) is left out.
 TOLERANCE = 1e-6

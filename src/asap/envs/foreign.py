@@ -6,10 +6,10 @@ from typing import Any
 
 from gymnasium import Space, spaces
 
+from asap.base.errors import UserError
 from asap.envs import space_records
 from asap.envs.core import Spec
 from asap.envs.known_names import GRID_COLUMNS, KNOWN, Names
-from asap.errors import UserError
 from asap.workers.border import time_limit
 from asap.workers.quiet import Sink, Surroundings, close, silently
 from asap.workers.source import EnvSource, Rules

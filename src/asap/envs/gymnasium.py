@@ -12,11 +12,11 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from jaxtyping import Array, Float, Int
 
+from asap.base.keys import Key, fold
+from asap.base.types import State
 from asap.envs.catalog import NamedTask, find
 from asap.envs.core import Spec
 from asap.envs.views import view_of
-from asap.keys import Key, fold
-from asap.types import State
 
 RENDER_FPS = 15
 

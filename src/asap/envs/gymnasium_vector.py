@@ -15,6 +15,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Float, Int
 
+from asap.base.keys import Key, fold
+from asap.base.types import State, Task, Timestep
 from asap.envs.catalog import find
 from asap.envs.core import Env, Episode, Spec, TaskSet, advance, begin
 from asap.envs.gymnasium import (
@@ -27,8 +29,6 @@ from asap.envs.gymnasium import (
     warn_no_render_mode,
 )
 from asap.envs.views import view_of
-from asap.keys import Key, fold
-from asap.types import State, Task, Timestep
 
 
 class Limited(Env):

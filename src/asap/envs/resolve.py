@@ -5,11 +5,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from asap.base.errors import UserError
 from asap.config import Config, EnvConfig
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.foreign import ForeignTask, describe
-from asap.errors import UserError
 from asap.settings import override
 from asap.workers.source import EnvSource, Rules
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from asap.base.keys import Key, normals, uniforms
+from asap.base.types import Timestep
 from asap.envs.core import Env, Spec
-from asap.keys import Key, normals, uniforms
-from asap.types import Timestep
 
 STEP = 0.05
 NOISE = 0.01

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Int
 
+from asap.base.types import State, Task
 from asap.envs.catalog import NamedTask
 from asap.envs.core import Env
 from asap.envs.picture import draw_pitch, draw_rooms
 from asap.envs.rooms import Position, Rooms
 from asap.envs.soccer.half_field import STATUS_NAMES, Striker
-from asap.types import State, Task
 
 
 class View(NamedTuple):

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from asap.types import Transition
-from asap.vector import contract
+from asap.base.arrays import contract
+from asap.base.types import Transition
 
 MOST_SAMPLES = 16_384
 

@@ -15,10 +15,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from asap.base.keys import host_generator
 from asap.config import Config
 from asap.envs.foreign import ForeignTask
 from asap.evaluate import Evaluation
-from asap.keys import host_generator
 from asap.learn.advantage import new_critic
 from asap.learn.convergence import start_monitor
 from asap.learn.episode_batches import packed, totals_of, update_from_episodes

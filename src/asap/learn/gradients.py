@@ -20,12 +20,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from asap.base.arrays import contract, lift, log_total, total
+from asap.base.types import Transition
 from asap.features import Network
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills
-from asap.types import Transition
-from asap.vector import contract, lift, log_total, total
 
 SAMPLED, MARGINAL = "sampled", "marginal"
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from asap.errors import RunError
+from asap.base.errors import RunError
 from asap.workers.work import TRAINING, Played
 
 ENOUGH = 200  # Episodes, before anything is said of all of them.

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from asap.base.keys import Key, fold
+from asap.base.types import EpisodeTotals, Transition
 from asap.envs.core import Episode, Outcome, TaskSet, advance, begin
-from asap.keys import Key, fold
 from asap.policy.policy import NO_SKILL, ASAPPolicy
-from asap.types import EpisodeTotals, Transition
 
 
 class Lane(NamedTuple):

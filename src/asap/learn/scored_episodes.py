@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from asap.base.keys import Key, fold
+from asap.base.types import EpisodeTotals, Transition
 from asap.envs.core import Outcome, TaskSet
-from asap.keys import Key, fold
 from asap.learn.gradients import Parameters, score
 from asap.learn.rollout import (
     Moment,
@@ -25,7 +26,6 @@ from asap.learn.rollout import (
     start_moment,
 )
 from asap.policy.policy import ASAPPolicy
-from asap.types import EpisodeTotals, Transition
 
 
 class ScoredEpisodes(NamedTuple):

@@ -13,11 +13,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from asap.base.keys import Key, fold, host_generator, root
+from asap.base.types import EpisodeTotals
 from asap.config import Config, LearnConfig
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate_seeds, join_evaluations
-from asap.keys import Key, fold, host_generator, root
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
 from asap.learn.averaging import averaged
 from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
@@ -30,7 +31,6 @@ from asap.learn.updates import UPDATES, Diagnostics, Step, ascend, optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.transfer import search_symmetries
-from asap.types import EpisodeTotals
 
 # Ids folded into a seed's key, one stream per purpose.
 _POLICY, _CRITIC, _LANES, _PLAY, _EVALUATE = range(5)

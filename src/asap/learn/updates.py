@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from asap.base.types import Transition
 from asap.config import LearnConfig
 from asap.learn.gradients import (
     MARGINAL,
@@ -22,7 +23,6 @@ from asap.learn.gradients import (
 )
 from asap.learn.regularize import Regularity, regularity_gradient
 from asap.policy.policy import ASAPPolicy
-from asap.types import Transition
 
 
 class Diagnostics(NamedTuple):

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.keys import host_generator
+from asap.base.keys import host_generator
 from asap.offline.datasets import Dataset
 
 _ORDER = 9  # Stream of the seed's draws on the host.

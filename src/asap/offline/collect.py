@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from asap.base.keys import fold, root
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.controllers import Controller
-from asap.keys import fold, root
 from asap.learn.train import compiled
 from asap.offline.layout import BEHAVIOUR, DESCRIPTOR, FINAL, SUCCESS, Meta, layout_of
 from asap.offline.play import Played, play_logged

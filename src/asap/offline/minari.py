@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from asap.base.errors import UserError
 from asap.envs import catalog
-from asap.errors import UserError
 from asap.offline.layout import FINAL, Meta
 from asap.offline.writing import DatasetWriter
 

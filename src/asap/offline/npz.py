@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 
 _LOCAL_HEADER = (
     30  # Bytes of a member's own header before its name; the lengths of name and extra are its last two words.

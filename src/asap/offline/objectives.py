@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from asap.base.keys import Key
+from asap.base.types import EpisodeTotals, Transition
 from asap.config import Config
 from asap.envs.core import TaskSet
-from asap.keys import Key
 from asap.learn.advantage import Critic, fit, lambda_advantages
 from asap.learn.gradients import MARGINAL, score, weighted_score
 from asap.learn.regularize import regularity_gradient
@@ -24,7 +25,6 @@ from asap.learn.updates import Diagnostics, Step, ascend
 from asap.offline.batches import Minibatch
 from asap.offline.weights import clipped_weights, effective_sample_size, log_ratios_so_far
 from asap.policy.policy import NO_SKILL
-from asap.types import EpisodeTotals, Transition
 
 
 def update_from_data(

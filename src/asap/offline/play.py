@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from asap.base.arrays import element, pick
+from asap.base.keys import Key, fold, uniforms
 from asap.envs.controllers import Probabilities
 from asap.envs.core import Episode, TaskSet, advance, begin
-from asap.keys import Key, fold, uniforms
-from asap.vector import element, pick
 
 _RESET, _NOISE, _ACTION = range(3)
 

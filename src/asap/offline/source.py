@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
+from asap.base.errors import RunError, UserError
 from asap.config import OFFLINE_LEARNERS, Config
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
-from asap.errors import RunError, UserError
 from asap.learn.train import Trainer
 from asap.offline.batches import Batches
 from asap.offline.datasets import Dataset, task_of

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from asap.base.errors import UserError
+from asap.base.keys import fold, host_generator, root
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
-from asap.errors import UserError
-from asap.keys import fold, host_generator, root
 from asap.learn.gradients import MARGINAL, score
 from asap.learn.train import compiled
 from asap.offline.batches import Batches, Minibatch

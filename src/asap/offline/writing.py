@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from asap.base.errors import RunError
 from asap.checkpoints import replacing
-from asap.errors import RunError
 from asap.offline.layout import Meta
 
 COPY_BYTES = 1 << 20

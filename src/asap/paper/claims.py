@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from asap import stats
+from asap.base import stats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 
 if TYPE_CHECKING:
     from asap.paper.claims import Outcome

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from asap.base.stats import median_with_failures
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.show.compare import compare_curves
 from asap.show.gallery import partition_gallery
-from asap.stats import median_with_failures
 
 CARRIED = 0.95
 

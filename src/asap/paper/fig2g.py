@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from asap import stats
+from asap.base import stats
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import learned, linear

@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from asap import stats
+from asap.base import stats
+from asap.base.stats import Curve
 from asap.config import Config
 from asap.configure import settings_of, transfer_settings
 from asap.envs import catalog
@@ -18,7 +19,6 @@ from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
 from asap.session import Report, Result, Session
 from asap.settings import to_toml
-from asap.stats import Curve
 from asap.stopping import StopRequest
 
 

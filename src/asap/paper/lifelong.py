@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
+from asap.base.stats import bootstrap_interval, iqm
 from asap.config import Config, complete
 from asap.envs import catalog
 from asap.envs.core import TaskSet
@@ -19,7 +20,6 @@ from asap.paper.task_sequence import Learner, School, Sequence, judge, play_sequ
 from asap.policy.policy import ASAPPolicy
 from asap.settings import override
 from asap.show.palette import MUTED, method_colour
-from asap.stats import bootstrap_interval, iqm
 
 PAPER = "not in the paper"
 

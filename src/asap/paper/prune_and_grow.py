@@ -4,16 +4,16 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from asap.base.keys import Key, fold, host_generator, root
+from asap.base.stats import bootstrap_interval, iqm
 from asap.envs.catalog import Reference
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate, join_evaluations
-from asap.keys import Key, fold, host_generator, root
 from asap.learn.train import compiled
 from asap.paper.claims import Claim, Outcome, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills
-from asap.stats import bootstrap_interval, iqm
 
 MOST_PLANES = 4
 ALLOWED = 0.01  # Loss of return, as a share of the way from the misspecified start to the approximately optimal.

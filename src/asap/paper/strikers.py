@@ -6,11 +6,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from asap import references
+from asap.base.keys import fold, root
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.striker import SHOOT
-from asap.keys import fold, root
 from asap.learn.train import Trainer, compiled
 from asap.offline.play import play_logged
 from asap.paper.laboratory import Laboratory, Record

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from asap.base.keys import Key, fold, host_generator, root
 from asap.config import Config
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate
-from asap.keys import Key, fold, host_generator, root
 from asap.learn.advantage import Critic
 from asap.learn.train import TrainState, begin_training, compiled, init, update
 from asap.policy.policy import ASAPPolicy

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from asap.base.keys import fold, root
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
-from asap.keys import fold, root
 from asap.learn.rollout import play_window, start_lanes
 from asap.policy.policy import ASAPPolicy
 from asap.show.regions import regions_at

@@ -5,9 +5,9 @@ import os
 
 import numpy as np
 
+from asap.base.errors import UserError
 from asap.config import Config, PolicyConfig
 from asap.envs.core import Learnable
-from asap.errors import UserError
 from asap.features import RBF, Basis, Features, Fourier, Network, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy

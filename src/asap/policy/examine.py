@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from asap.base.keys import Key, fold, root, uniforms
 from asap.envs.core import TaskSet, advance, begin
-from asap.keys import Key, fold, root, uniforms
 from asap.policy.policy import ASAPPolicy
 
 LANES, STEPS = 64, 64

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from asap.vector import contract
+from asap.base.arrays import contract
 
 
 def skill_bits(num_planes: int) -> Int[Array, "S K"]:

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from asap.base.arrays import element, lift, pick
+from asap.base.keys import Key, many_uniforms
 from asap.features import Features
-from asap.keys import Key, many_uniforms
 from asap.policy.partition import Partition
 from asap.policy.skills import GaussianSkills, GibbsSkills
-from asap.vector import element, lift, pick
 
 LEAST_TERMINATION = 1e-6  # A skill that can never be left has other skills with log-probability -infinity.
 NO_SKILL = -1  # The previous skill of an episode's first step.

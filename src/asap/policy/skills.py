@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from asap.vector import UNROLL, contract, element, lift, row
+from asap.base.arrays import UNROLL, contract, element, lift, row
 
 
 class GibbsSkills(eqx.Module):

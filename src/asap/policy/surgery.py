@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 from asap.policy.policy import ASAPPolicy
 
 

@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
+from asap.base.errors import UserError
+from asap.base.stats import Curve
 from asap.envs.catalog import Reference
-from asap.errors import UserError
 from asap.show.curves import Summary, at_the_start, make_room, near_the_top, summarise, worth_enlarging
 from asap.show.labels import Label, label_right
 from asap.show.palette import INK, MUTED, blend, method_colour, method_line_style
 from asap.show.scales import on_scale
-from asap.stats import Curve
 
 WIDTH, PANEL, LABEL = 8.6, 2.4, 0.33  # Inches; a label may have two lines.
 LONGEST_LINE = 26  # Characters of a group's name, before it is broken.

@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
+from asap.base.numbers import number
+from asap.base.stats import Curve, bootstrap_interval, common_grid, iqm, resample
 from asap.envs.catalog import Reference
 from asap.show.labels import Label, label_right
 from asap.show.palette import CURVE, MUTED
-from asap.show.words import number
-from asap.stats import Curve, bootstrap_interval, common_grid, iqm, resample
 
 
 class Summary(NamedTuple):

@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from asap.errors import UserError
+from asap.base.errors import UserError
+from asap.base.numbers import number
+from asap.base.stats import median_with_failures
 from asap.show.labels import Label, label_top
 from asap.show.palette import GLOW, INK, MUTED, method_colour
 from asap.show.scales import on_scale
-from asap.show.words import number
-from asap.stats import median_with_failures
 
 WIDTH, ROW = 8.0, 0.6  # Inches.
 JITTER, TICK = 0.16, 0.26  # In rows, to both sides.

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from asap.base.numbers import number, sum_of
 from asap.envs.catalog import NamedTask
 from asap.envs.core import Spec
 from asap.policy.partition import skill_bits
@@ -16,7 +17,6 @@ from asap.show.expressions import Expression, expression
 from asap.show.readings import PlaneInTask, PlaneReading, PolicyReading, RulesReading, SkillReading
 from asap.show.regions import OWNS, Regions, one_per_skill, regions_at, require_one_seed, states_in_bounds
 from asap.show.sentences import in_words
-from asap.show.words import number, sum_of
 
 TEN_TO_NINETY = 2 * math.log(9)  # What a margin grows by while its sigmoid goes from 10 % to 90 %.
 

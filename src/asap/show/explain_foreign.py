@@ -11,6 +11,7 @@ from gymnasium import spaces
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from asap.base.numbers import sum_in_full
 from asap.envs.foreign import ForeignTask
 from asap.features import Features, Network, Polynomial
 from asap.policy.partition import skill_bits
@@ -21,7 +22,6 @@ from asap.show.readings import ControlRule, Losses, PlaneRule, RulesReading, Ski
 from asap.show.regions import OWNS, regions_at, require_one_seed
 from asap.show.rounding import DIGITS, Controls, Rulebook, Scores, Shares, rulebook, significant
 from asap.show.rule_sentences import rules_in_words
-from asap.show.words import sum_in_full
 
 MOST_WEIGHED = 4  # Inputs named for each unit of a network.
 OPERATORS = "+-*/^"

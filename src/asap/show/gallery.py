@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from asap.base.errors import UserError
 from asap.envs.catalog import NamedTask
-from asap.errors import UserError
 from asap.policy.policy import ASAPPolicy
 from asap.show.ground import Ground
 from asap.show.partition_map import draw_partition, ground_of, legend_entry, pixel_regions

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from asap.base.arrays import pick
+from asap.base.keys import Key, fold, root, uniforms
 from asap.envs.catalog import NamedTask
 from asap.envs.controllers import Probabilities
 from asap.envs.soccer.half_field import GOAL, IN_GAME, STATUS_NAMES, Match, Striker, StrikerTask
 from asap.envs.soccer.vectors import Vector
-from asap.keys import Key, fold, root, uniforms
 from asap.learn.train import compiled
 from asap.policy.policy import NO_SKILL, ASAPPolicy
-from asap.vector import pick
 
 _GAME = 12  # Stream of the seed's key; smaller ones are taken.
 _RESET, _STEP, _CHOICE = range(3)

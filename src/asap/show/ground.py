@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
+from asap.base.types import Task
 from asap.envs.catalog import NamedTask
 from asap.envs.core import Env
 from asap.policy.policy import ASAPPolicy
 from asap.show.palette import GLOW, INK
 from asap.show.regions import Regions
-from asap.types import Task
 
 # What is observed in the state that a place stands for.
 Observe = Callable[[Env, Task, Float[Array, ""], Float[Array, ""]], Float[Array, "O"]]

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
+from asap.base.errors import UserError
 from asap.envs.foreign import ForeignTask
-from asap.errors import UserError
 from asap.policy.policy import ASAPPolicy
 from asap.show.labels import Label, label_right, label_top
 from asap.show.observed_cells import cells_height, draw_cells

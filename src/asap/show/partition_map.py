@@ -12,11 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
+from asap.base.errors import UserError
+from asap.base.numbers import main_actions, percent
+from asap.base.types import Task
 from asap.envs.catalog import NamedTask
 from asap.envs.core import Env
 from asap.envs.rooms import Rooms
 from asap.envs.soccer.half_field import Striker
-from asap.errors import UserError
 from asap.policy.policy import ASAPPolicy
 from asap.show.ground import Ground, Observe
 from asap.show.labels import Label, label_right, label_top
@@ -24,8 +26,6 @@ from asap.show.palette import INK, skill_colour
 from asap.show.pitch import PITCH
 from asap.show.regions import OWNS, Regions, mean_actions, one_per_skill, regions_at, require_one_seed
 from asap.show.rooms import ROOMS
-from asap.show.words import main_actions, percent
-from asap.types import Task
 
 PALEST = 0.25  # How much of its colour a skill keeps where it is no likelier than any other.
 GROUNDS: dict[type[Env], Ground] = {Rooms: ROOMS, Striker: PITCH}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from asap.show.words import number
+from asap.base.numbers import number
 
 COMMAND = "asap reproduce"
 TITLE = "Results"

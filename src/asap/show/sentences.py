@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from asap.base.numbers import actions_in_words, listed, number, percent
 from asap.show.readings import PlaneInTask, PlaneReading, PolicyReading, SkillReading, SkillRule
-from asap.show.words import actions_in_words, listed, number, percent
 
 
 def in_words(reading: PolicyReading) -> str:

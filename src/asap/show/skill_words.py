@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from asap.base.numbers import main_actions
 from asap.envs.foreign import ForeignTask
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills
 from asap.show.regions import Regions, mean_actions
-from asap.show.words import main_actions
 from asap.workers.control_units import ControlUnits
 
 MOST_CONTROLS = 3

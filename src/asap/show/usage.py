@@ -5,11 +5,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 from numpy.typing import ArrayLike
 
-from asap.errors import UserError
+from asap.base.errors import UserError
+from asap.base.numbers import listed
+from asap.base.stats import Curve, common_grid, iqm, resample
 from asap.show.labels import Label, label_right
 from asap.show.palette import MUTED, skill_colour, skill_line_style
-from asap.show.words import listed
-from asap.stats import Curve, common_grid, iqm, resample
 
 EVER_USED = 0.01
 

@@ -9,8 +9,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from asap.base.errors import UserError
 from asap.envs.catalog import NamedTask
-from asap.errors import UserError
 from asap.policy.policy import ASAPPolicy
 from asap.show.game import Game
 from asap.show.palette import INK, MUTED, skill_colour

@@ -4,7 +4,7 @@ import heapq
 from collections import Counter
 from collections.abc import Sequence
 
-from asap.errors import RunError
+from asap.base.errors import RunError
 from asap.workers.board import Progress
 from asap.workers.digests import digest
 from asap.workers.work import EpisodeId, Failed, Finished, Work

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from asap.errors import RunError, UserError
+from asap.base.errors import RunError, UserError
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import Recording, failure
 from asap.workers.in_process import InProcess

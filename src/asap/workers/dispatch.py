@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from asap.errors import RunError
+from asap.base.errors import RunError
 from asap.workers.batch import KILLS_PER_RETRY, Batch
 from asap.workers.board import Progress
 from asap.workers.work import Failed, Finished, Work

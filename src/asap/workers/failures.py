@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asap.errors import RunError, UserError
+from asap.base.errors import RunError, UserError
 from asap.workers.source import EnvSource, Rules
 from asap.workers.trouble import Trouble
 from asap.workers.work import CHECK, EVALUATION, SEARCH, TRAINING, Failed

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from asap.errors import RunError
+from asap.base.errors import RunError
 
 PREFIX = struct.Struct("<4sIQ")  # Mark, bytes of the header, bytes of the arrays.
 MARK = b"ASAP"

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 
 
 def require_registered(name: str) -> None:

@@ -11,7 +11,7 @@ import sys
 import warnings
 from typing import Any
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 from asap.workers.board import Progress
 from asap.workers.frames import BadMessage
 from asap.workers.messages import Hello, Message, Ready, decode, encode

@@ -6,7 +6,7 @@ import socket
 import numpy as np
 
 import asap
-from asap.errors import UserError
+from asap.base.errors import UserError
 from asap.workers.board import Board
 from asap.workers.border import Border
 from asap.workers.episodes import play_chunk

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 from asap.workers.gymnasium_ids import did_you_mean, require_registered
 
 FIELD = "env"

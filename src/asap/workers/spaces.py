@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from jaxtyping import Float
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 
 MOST_NUMBERS = 4096
 

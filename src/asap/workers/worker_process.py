@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from asap.errors import RunError
+from asap.base.errors import RunError
 from asap.workers.board import Board, Progress, new_board
 from asap.workers.frames import PREFIX, BadMessage, frame_size
 

@@ -7,7 +7,7 @@ them; it decides nothing. Deadlines, retries and order are the dispatcher's.
 import abc
 from typing import NamedTuple
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 from asap.workers.board import Progress
 from asap.workers.frames import BadMessage
 from asap.workers.messages import Message, Ready, Refused

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from asap.base.keys import Key, many_uniforms
+from asap.base.types import Timestep
 from asap.envs.core import Env, Spec
 from asap.envs.soccer import constants as c
 from asap.envs.soccer import opponents, striker
 from asap.envs.soccer.physics import Ball, Noise, Player, PlayerNoise, Polar, World, rested, step
 from asap.envs.soccer.prediction import Runner, meet
 from asap.envs.soccer.vectors import Scalar, Vector
-from asap.keys import Key, many_uniforms
-from asap.types import Timestep
 
 IN_GAME, GOAL, CAPTURED, OUT_OF_BOUNDS, OUT_OF_TIME = range(5)
 STATUS_NAMES = ("in game", "goal", "captured by the defence", "out of bounds", "out of time")

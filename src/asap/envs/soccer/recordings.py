@@ -14,10 +14,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from asap.base.errors import UserError
 from asap.envs.soccer import physics
 from asap.envs.soccer.physics import Ball, Command, World, no_noise, rested
 from asap.envs.soccer.vectors import Vector, wrapped
-from asap.errors import UserError
 
 KINDS = {
     "dash": physics.DASH,

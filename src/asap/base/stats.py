@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from asap.errors import UserError
+from asap.base.errors import UserError
 
 MAX_RESAMPLED = 4_000_000  # Numbers held at once while resampling: 32 MB.
 
