@@ -23,10 +23,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from asap.config import Config, complete
+from asap.config.schema import Config, complete
+from asap.config.settings import override
 from asap.envs import catalog
 from asap.learn.train import Trainer
-from asap.settings import override
 
 TASK = "two-rooms"
 SOURCE = Path(__file__).with_name("rooms_loop.c")

@@ -6,7 +6,7 @@ import pytest
 
 from asap.base.keys import host_generator
 from asap.base.types import Transition
-from asap.config import LearnConfig
+from asap.config.schema import LearnConfig
 from asap.envs.catalog import find
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
 from asap.learn.train import weights_of

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from asap.config import PolicyConfig
+from asap.config.schema import PolicyConfig
 from asap.envs.catalog import find
 from asap.features import RBF, Features, Fourier, Polynomial
 from asap.policy.build import build_psi

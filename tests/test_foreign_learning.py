@@ -12,7 +12,8 @@ from foreign_envs import Walk
 
 from asap import ASAP
 from asap.base.errors import RunError, UserError
-from asap.config import Config
+from asap.config.schema import Config
+from asap.config.settings import to_toml
 from asap.configure import settings_of, tasks_of
 from asap.evaluate import known_mean
 from asap.learn.foreign import evaluation_of
@@ -20,7 +21,6 @@ from asap.learn.search import search
 from asap.loggers import loggers, metrics_of
 from asap.runs import Run
 from asap.session import Session
-from asap.settings import to_toml
 from asap.state_arrays import parameter_digest
 from asap.stopping import StopRequest
 from asap.trained import Trained

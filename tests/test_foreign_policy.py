@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from asap.base.types import Transition
-from asap.config import LearnConfig, PolicyConfig
+from asap.config.schema import LearnConfig, PolicyConfig
 from asap.envs.core import Spec
 from asap.features import Network
 from asap.learn.gradients import (

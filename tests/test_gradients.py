@@ -15,7 +15,7 @@ import pytest
 from scipy.special import log_expit, log_softmax, logsumexp
 
 from asap.base.types import Transition
-from asap.config import LearnConfig
+from asap.config.schema import LearnConfig
 from asap.learn import gradients
 from asap.learn.gradients import MARGINAL, SAMPLED, Parameters, parameters_of, score, weighted_score, with_parameters
 from asap.learn.updates import fisher

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from asap.config import Config, complete
+from asap.config.schema import Config, complete
+from asap.config.settings import override
 from asap.envs import catalog
 from asap.paper.lifelong import SETTINGS, per_task, room, until, with_own_planes
 from asap.paper.task_sequence import Learner, School, judge, play_sequence
-from asap.settings import override
 from asap.stopping import StopRequest
 
 LOOKS = (1, 3)

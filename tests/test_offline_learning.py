@@ -9,14 +9,14 @@ import pytest
 
 from asap.commands.estimating import estimate_run
 from asap.commands.training import create_run
-from asap.config import Config
+from asap.config.schema import Config
+from asap.config.settings import read_toml
 from asap.configure import settings_of
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
 from asap.offline.collect import collect
 from asap.runs import Run
 from asap.session import Session
-from asap.settings import read_toml
 from asap.stopping import StopRequest
 from asap.summary import summary
 

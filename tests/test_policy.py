@@ -14,7 +14,7 @@ from scipy import stats
 
 from asap.base.keys import fold, host_generator, root
 from asap.base.types import Transition
-from asap.config import PolicyConfig
+from asap.config.schema import PolicyConfig
 from asap.envs.catalog import find
 from asap.features import Features, Fourier, Polynomial
 from asap.learn.gradients import MARGINAL, SAMPLED, score

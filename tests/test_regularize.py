@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from asap.base.types import Transition
-from asap.config import LearnConfig
+from asap.config.schema import LearnConfig
 from asap.learn.gradients import Parameters, parameters_of, with_parameters
 from asap.learn.regularize import regularity_gradient, softening_slope
 from asap.policy.policy import ASAPPolicy

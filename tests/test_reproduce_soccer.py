@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from test_show_game import POLICY
 
 from asap.base.keys import fold, root
-from asap.config import Config, complete
+from asap.config.schema import Config, complete
+from asap.config.settings import override, read_toml
 from asap.configure import settings_of
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import GOAL
@@ -19,7 +20,6 @@ from asap.paper import fig2f, fig2h, offline_games, strikers
 from asap.paper.fig2g import kind_of
 from asap.paper.fig2i import clearance, detour
 from asap.paper.laboratory import Laboratory
-from asap.settings import override, read_toml
 from asap.show.game import Game
 from asap.show.pitch import PITCH
 from asap.show.ways import draw_ways

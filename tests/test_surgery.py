@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from asap.base.errors import UserError
-from asap.config import PolicyConfig
+from asap.config.schema import PolicyConfig
 from asap.envs import catalog
 from asap.policy.build import build_policy
 from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills, skills_on_side, soften

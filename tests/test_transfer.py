@@ -38,7 +38,7 @@ def test_all_patterns_once_and_the_first_flips_nothing():
 
 def walker(task: str):
     """Up and right in the left room, down and right in the right one: solves 2R."""
-    from asap.config import PolicyConfig
+    from asap.config.schema import PolicyConfig
     from asap.policy.build import build_policy
 
     policy = build_policy(PolicyConfig(start="approximate"), (catalog.find(task),), np.random.default_rng(0))

@@ -300,9 +300,9 @@ def check(
 ) -> None:
     """Look at an environment: its spaces, its numbers and its speed under random play, and whether seeds decide all."""
     from asap.commands.checking import check_env
-    from asap.config import Config
+    from asap.config.schema import Config
+    from asap.config.settings import override
     from asap.envs.resolve import options_of, rules_of
-    from asap.settings import override
 
     settings = override(Config(), set_ or []).env
     check_env(env, options_of(settings), episodes, seed, replay, json_, rules_of(settings))

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 
 from asap.base.errors import UserError
-from asap.config import OFFLINE_LEARNERS, PRESETS, Config, RunConfig, complete
+from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, RunConfig, complete
+from asap.config.settings import override, read_toml, validate
 from asap.envs import catalog
 from asap.envs.foreign import ForeignTask
 from asap.envs.resolve import Task, resolve
 from asap.policy.build import build_psi, require_memory
 from asap.runs import Run
-from asap.settings import override, read_toml, validate
 
 
 def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.base.numbers import number, percent
-from asap.config import Config
+from asap.config.schema import Config
 from asap.configure import feature_settings, settings_of, tasks_of
 from asap.envs.foreign import ForeignTask
 from asap.envs.resolve import live_task

@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from asap.base.types import Transition
-from asap.config import LearnConfig
+from asap.config.schema import LearnConfig
 from asap.learn.gradients import MARGINAL, parameters_of, score, weighted_score_by_autodiff
 from asap.learn.train import compiled
 from asap.learn.updates import ascend, optimizer_of

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from asap.base.errors import UserError
-from asap.config import Config
+from asap.config.schema import Config
 from asap.session import Callback, Report
 
 _NAMES = {

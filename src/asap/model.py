@@ -29,7 +29,8 @@ from numpy.typing import ArrayLike
 
 from asap import checkpoints
 from asap.base.errors import RunError, UserError
-from asap.config import Config, complete
+from asap.config.schema import Config, complete
+from asap.config.settings import override, read_toml, to_toml
 from asap.configure import feature_settings, settings_of, tasks_of
 from asap.envs import catalog, foreign
 from asap.envs.foreign import ForeignTask
@@ -42,7 +43,6 @@ from asap.policy.build import require_memory
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
 from asap.session import Callback, Session
-from asap.settings import override, read_toml, to_toml
 from asap.state_arrays import from_arrays, to_arrays
 from asap.stopping import StopRequest
 from asap.workers.crew import IN_PROCESS

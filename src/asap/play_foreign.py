@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
-from asap.config import Config
+from asap.config.schema import Config
 from asap.envs.foreign import ForeignTask
 from asap.evaluate import Evaluation
 from asap.learn.foreign import ForeignTrainer, built_policy, evaluation_of

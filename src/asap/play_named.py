@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 from asap.base.keys import Key, fold, root
-from asap.config import Config
+from asap.config.schema import Config
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.evaluate import Evaluation, evaluate

@@ -10,7 +10,8 @@ import numpy as np
 
 from asap.base import stats
 from asap.base.keys import host_generator, root
-from asap.config import Config, LearnConfig, PolicyConfig, RunConfig, complete
+from asap.config.schema import Config, LearnConfig, PolicyConfig, RunConfig, complete
+from asap.config.settings import to_toml
 from asap.configure import settings_of
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask, Reference
@@ -23,7 +24,6 @@ from asap.offline.play import discounted_returns, play_logged
 from asap.policy.build import build_policy
 from asap.runs import Run
 from asap.session import Session
-from asap.settings import to_toml
 from asap.stopping import StopRequest
 
 EPISODES, AT_ONCE = 20_000, 500

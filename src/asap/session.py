@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from asap.base.errors import RunError, UserError
-from asap.config import Config, PolicyConfig
+from asap.config.schema import Config, PolicyConfig
+from asap.config.settings import to_toml
 from asap.configure import tasks_of
 from asap.envs import catalog
 from asap.envs.foreign import ForeignTask
@@ -24,7 +25,6 @@ from asap.offline.source import trainer_from_data
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
-from asap.settings import to_toml
 from asap.state_arrays import from_arrays, parameter_digest, to_arrays
 from asap.stopping import StopRequest
 from asap.trained import Trained

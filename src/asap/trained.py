@@ -9,7 +9,8 @@ import numpy as np
 
 from asap.base.errors import RunError, UserError
 from asap.base.keys import fold, root
-from asap.config import Config, complete
+from asap.config.schema import Config, complete
+from asap.config.settings import read_toml
 from asap.configure import tasks_of
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
@@ -21,7 +22,6 @@ from asap.learn.train import Trainer
 from asap.play_foreign import ForeignPlay
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
-from asap.settings import read_toml
 from asap.state_arrays import from_arrays
 from asap.workers.crew import IN_PROCESS
 

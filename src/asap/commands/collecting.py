@@ -5,7 +5,7 @@ import os
 
 from asap.base.errors import UserError
 from asap.commands.progress import Progress
-from asap.config import Config, RunConfig
+from asap.config.schema import Config, RunConfig
 
 
 def collect_episodes(

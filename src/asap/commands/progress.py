@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from asap.config import Config
+from asap.config.schema import Config
 
 if TYPE_CHECKING:
     from asap.session import Report

@@ -185,8 +185,8 @@ def _task_in_words(row: dict) -> str:
 
 
 def show_settings(as_json: bool) -> None:
-    from asap.config import Config
-    from asap.settings import describe
+    from asap.config.schema import Config
+    from asap.config.settings import describe
 
     rows = [row._asdict() for row in describe(Config)]
     lines = [

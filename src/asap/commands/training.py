@@ -5,9 +5,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from asap.base.errors import UserError
-from asap.config import Config, complete
+from asap.config.schema import Config, complete
+from asap.config.settings import override, read_toml, to_toml, validate
 from asap.runs import Run
-from asap.settings import override, read_toml, to_toml, validate
 from asap.stopping import StopRequest
 
 if TYPE_CHECKING:

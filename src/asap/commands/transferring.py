@@ -4,7 +4,7 @@ import json
 import os
 
 from asap.commands.training import create_run, in_words, leave_if_stopped, train_to_end
-from asap.config import Config
+from asap.config.schema import Config
 
 
 def transfer_run(config: Config, out: str | None, as_json: bool) -> None:

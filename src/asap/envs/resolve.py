@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from asap.base.errors import UserError
-from asap.config import Config, EnvConfig
+from asap.config.schema import Config, EnvConfig
+from asap.config.settings import override
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.foreign import ForeignTask, describe
-from asap.settings import override
 from asap.workers.source import EnvSource, Rules
 
 Task = NamedTask | ForeignTask

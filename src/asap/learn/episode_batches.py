@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from asap.base.types import EpisodeTotals, Transition
-from asap.config import Config
+from asap.config.schema import Config
 from asap.learn.advantage import fit, lambda_advantages
 from asap.learn.train import CRITIC_RIDGE, Improved, Metrics, TrainState, take_over, weights_of
 from asap.learn.updates import UPDATES

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from asap.base.keys import host_generator
-from asap.config import Config
+from asap.config.schema import Config
 from asap.envs.foreign import ForeignTask
 from asap.evaluate import Evaluation
 from asap.learn.advantage import new_critic

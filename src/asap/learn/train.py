@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.keys import Key, fold, host_generator, root
 from asap.base.types import EpisodeTotals
-from asap.config import Config, LearnConfig
+from asap.config.schema import Config, LearnConfig
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate_seeds, join_evaluations

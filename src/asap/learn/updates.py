@@ -9,7 +9,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from asap.base.types import Transition
-from asap.config import LearnConfig
+from asap.config.schema import LearnConfig
 from asap.learn.gradients import (
     MARGINAL,
     Parameters,

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from asap.base.keys import Key
 from asap.base.types import EpisodeTotals, Transition
-from asap.config import Config
+from asap.config.schema import Config
 from asap.envs.core import TaskSet
 from asap.learn.advantage import Critic, fit, lambda_advantages
 from asap.learn.gradients import MARGINAL, score, weighted_score

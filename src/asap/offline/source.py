@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from asap.base.errors import RunError, UserError
-from asap.config import OFFLINE_LEARNERS, Config
+from asap.config.schema import OFFLINE_LEARNERS, Config
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet

@@ -1,7 +1,7 @@
 """The sampled against the marginal gradient, and the four updates against each other, in episodes and in seconds."""
 
 from asap.base.stats import median_with_failures
-from asap.config import GRADIENTS, LEARNERS
+from asap.config.schema import GRADIENTS, LEARNERS
 from asap.paper.claims import Claim, Outcome, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.show.dots import seed_dots

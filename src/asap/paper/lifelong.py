@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from asap.base.stats import bootstrap_interval, iqm
-from asap.config import Config, complete
+from asap.config.schema import Config, complete
+from asap.config.settings import override
 from asap.envs import catalog
 from asap.envs.core import TaskSet
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.task_sequence import Learner, School, Sequence, judge, play_sequence
 from asap.policy.policy import ASAPPolicy
-from asap.settings import override
 from asap.show.palette import MUTED, method_colour
 
 PAPER = "not in the paper"

@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 from asap.base.errors import UserError
-from asap.config import Config, PolicyConfig
+from asap.config.schema import Config, PolicyConfig
 from asap.envs.core import Learnable
 from asap.features import RBF, Basis, Features, Fourier, Network, Polynomial
 from asap.policy.partition import Partition

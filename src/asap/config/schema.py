@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass, field
 
-from asap.settings import setting
+from asap.config.settings import setting
 
 LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")
 OFFLINE_LEARNERS = ("importance", "likelihood")
