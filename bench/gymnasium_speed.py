@@ -17,11 +17,11 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
 from asap.workers.in_process import InProcess
 from asap.workers.pool import Pool
-from asap.workers.source import EnvSource, Rules
 from asap.workers.work import TRAINING, EpisodeId, Plan, Work
 from asap.workers.workers import Workers
 

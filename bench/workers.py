@@ -28,11 +28,11 @@ from typing import NamedTuple
 import gymnasium
 import numpy as np
 
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers.digests import digest
 from asap.workers.dispatch import Dispatcher
 from asap.workers.in_process import InProcess
 from asap.workers.pool import Pool
-from asap.workers.source import EnvSource, Rules
 from asap.workers.work import EpisodeId, Finished, Plan, Work
 from asap.workers.workers import Done, Event, Workers
 

@@ -13,10 +13,10 @@ import pytest
 from gymnasium import spaces
 
 from asap.base.errors import RunError, UserError
-from asap.envs.foreign import describe
-from asap.workers.border import Border, Trouble
+from asap.envs.gymnasium.checked_env import Border, Trouble
+from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.task import describe
 from asap.workers.failures import Recording, failure
-from asap.workers.source import EnvSource, Rules
 from asap.workers.work import TRAINING, EpisodeId, Failed
 
 EPISODE = EpisodeId(seed=5, stream=TRAINING, number=41)

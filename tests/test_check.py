@@ -6,10 +6,10 @@ import pytest
 
 from asap.base.errors import RunError, UserError
 from asap.commands.checking import check_env
-from asap.workers import determinism
-from asap.workers.border import Border, Trouble
+from asap.envs.gymnasium import determinism
+from asap.envs.gymnasium.checked_env import Border, Trouble
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers.failures import Recording
-from asap.workers.source import EnvSource, Rules
 from asap.workers.work import TRAINING, EpisodeId, Failed
 
 EPISODE = EpisodeId(seed=5, stream=TRAINING, number=41)

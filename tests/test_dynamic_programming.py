@@ -10,7 +10,7 @@ import pytest
 from asap.base.errors import UserError
 from asap.base.keys import fold, root
 from asap.envs.catalog import find
-from asap.envs.dynamic_programming import Optimum, optimal_return, optimal_values
+from asap.envs.optimum import Optimum, optimal_return, optimal_values
 from asap.envs.rooms import Rooms, RoomsTask
 
 UP, DOWN, RIGHT, LEFT = range(4)

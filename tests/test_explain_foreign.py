@@ -12,7 +12,9 @@ import pytest
 from gymnasium import spaces
 
 from asap.base.numbers import exact, sum_in_full
-from asap.envs.foreign import describe
+from asap.envs.gymnasium.actions import ControlUnits, control
+from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.task import describe
 from asap.features import RBF, Features, Fourier, Network, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.plan import plan_of
@@ -21,10 +23,7 @@ from asap.policy.skills import GaussianSkills, GibbsSkills
 from asap.show.explain_foreign import explain_foreign
 from asap.show.readings import Losses, MeanReturn
 from asap.show.rounding import rounded, rulebook, significant, whole_percents
-from asap.workers.control_units import ControlUnits
-from asap.workers.controls import control
 from asap.workers.player import Player
-from asap.workers.source import EnvSource, Rules
 
 MEANS = np.float32([0.5, -1.0, 0.02, 300.0])
 DEVIATIONS = np.float32([0.4, 2.0, 0.05, 3.0])

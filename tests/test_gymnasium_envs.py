@@ -13,13 +13,13 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from asap.base.keys import Key, fold
-from asap.envs import catalog, gymnasium_vector
-from asap.envs.gymnasium import TaskEnv
-from asap.envs.gymnasium_vector import TaskVectorEnv
-from asap.envs.picture import AGENT
-from asap.envs.registration import ENVIRONMENTS, register
+from asap.envs import catalog
+from asap.envs.gymnasium import exported_vector as gymnasium_vector
+from asap.envs.gymnasium.exported import TaskEnv
+from asap.envs.gymnasium.exported_vector import TaskVectorEnv
+from asap.envs.gymnasium.registration import ENVIRONMENTS, register
+from asap.envs.render import AGENT, view_of
 from asap.envs.rooms import NOISE, STEP, Rooms
-from asap.envs.views import view_of
 
 register()
 
@@ -49,7 +49,9 @@ def test_the_table_says_what_the_catalog_says():
 
 
 def test_registering_twice_is_silent_and_does_not_import_jax():
-    program = "import sys, asap.envs.registration as r; r.register(); r.register(); print('jax' in sys.modules)"
+    program = (
+        "import sys, asap.envs.gymnasium.registration as r; r.register(); r.register(); print('jax' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr) == ("False", "")
 

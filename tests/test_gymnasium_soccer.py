@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from asap.envs.picture import (
+from asap.envs.gymnasium.registration import register
+from asap.envs.render import (
     BALL,
     DEFENDER,
     GOALKEEPER,
@@ -18,7 +19,6 @@ from asap.envs.picture import (
     STRIKER,
     draw_pitch,
 )
-from asap.envs.registration import register
 from asap.envs.soccer.half_field import STATUS_NAMES, Match
 from asap.envs.soccer.physics import Ball, World, rested
 from asap.envs.soccer.vectors import Vector

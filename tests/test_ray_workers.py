@@ -15,9 +15,9 @@ from ray_network import require_ray
 from test_workers import TESTS, Told, children, digests, dispatching, expected, is_alive, new_works, wait_for, walk
 
 from asap.base.errors import UserError
+from asap.envs.gymnasium.make import Rules
 from asap.workers import ray_cluster
 from asap.workers.ray_cluster import RayWorkers
-from asap.workers.source import Rules
 
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
 
@@ -106,7 +106,7 @@ DRIVER = """
 import sys
 from asap.workers.dispatch import Dispatcher
 from asap.workers.ray_cluster import RayWorkers
-from asap.workers.source import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvSource, Rules
 from test_workers import new_works
 workers = RayWorkers(EnvSource("worker_envs:tells_pids", {"folder": sys.argv[1]}), Rules(), 2, *sys.argv[3:])
 dispatcher = Dispatcher(workers, None, print)

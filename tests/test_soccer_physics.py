@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from asap.envs.soccer import constants, physics
+from asap.envs.soccer import physics
+from asap.envs.soccer import vectors as constants
 from asap.envs.soccer.physics import Ball, Command, Polar, World, no_noise, rested, step
 from asap.envs.soccer.recordings import errors_of
 from asap.envs.soccer.vectors import Vector

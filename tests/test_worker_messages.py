@@ -9,11 +9,11 @@ import pytest
 from test_workers import new_works, played, walk
 
 from asap.base.errors import RunError, UserError
+from asap.envs.gymnasium.make import Rules
 from asap.workers import frames
 from asap.workers.digests import digest
 from asap.workers.frames import PREFIX, BadMessage, frame_size, pack, unpack
 from asap.workers.messages import Goodbye, Hello, Ready, Refused, decode, encode
-from asap.workers.source import Rules
 from asap.workers.work import EpisodeId, Failed, Finished
 
 FAILED = Failed(

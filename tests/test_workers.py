@@ -17,6 +17,7 @@ import pytest
 from ray_network import require_ray
 
 from asap.base.errors import RunError, UserError
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers import dispatch, pool
 from asap.workers.board import Progress
 from asap.workers.digests import digest
@@ -24,7 +25,6 @@ from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
 from asap.workers.in_process import InProcess
 from asap.workers.pool import Pool
-from asap.workers.source import EnvSource, Rules
 from asap.workers.work import EpisodeId, Failed, Finished, Plan, Work
 from asap.workers.workers import Died, Done, Started, Workers
 
@@ -243,7 +243,7 @@ import signal
 import sys
 from asap.workers.dispatch import Dispatcher
 from asap.workers.pool import Pool
-from asap.workers.source import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvSource, Rules
 from test_workers import new_works
 print("main", flush=True)
 workers = Pool(EnvSource("worker_envs:tells_pids", {"folder": sys.argv[1], "pause": float(sys.argv[2])}), Rules(), 2)

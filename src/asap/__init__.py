@@ -1,6 +1,6 @@
 """ASAP: learn a handful of skills and the regions of the state space where each applies."""
 
-from asap.envs.registration import register_with_gymnasium
+from asap.envs.gymnasium.registration import register_with_gymnasium
 
 __version__ = "0.1.0"
 __all__ = ["ASAP"]

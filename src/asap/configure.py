@@ -8,7 +8,7 @@ from asap.base.errors import UserError
 from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, RunConfig, complete
 from asap.config.settings import override, read_toml, validate
 from asap.envs import catalog
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import Task, resolve
 from asap.policy.build import build_psi, require_memory
 from asap.runs import Run

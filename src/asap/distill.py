@@ -18,7 +18,8 @@ from asap.base.keys import host_generator
 from asap.base.numbers import number, percent
 from asap.config.schema import Config
 from asap.configure import feature_settings, settings_of, tasks_of
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.actions import ControlUnits
+from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import live_task
 from asap.imitate import imitate
 from asap.learn.scaling import no_moments, rescaled, scaled_anew, with_observations
@@ -26,7 +27,6 @@ from asap.learn.search import draw
 from asap.lessons import Classroom, Lesson
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
-from asap.workers.control_units import ControlUnits
 from asap.workers.player import Player
 from asap.workers.work import EVALUATION, SEARCH, TRAINING, EpisodeId
 

@@ -9,16 +9,15 @@ from gymnasium import spaces
 from jaxtyping import Float, Int
 
 from asap.base.errors import UserError
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.actions import Action, ControlUnits
+from asap.envs.gymnasium.checked_env import Border
+from asap.envs.gymnasium.errors import Trouble
+from asap.envs.gymnasium.make import EnvSource
+from asap.envs.gymnasium.task import ForeignTask
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
-from asap.workers.border import Border
-from asap.workers.control_units import ControlUnits
-from asap.workers.controls import Action
 from asap.workers.failures import explained
 from asap.workers.player import Player
-from asap.workers.source import EnvSource
-from asap.workers.trouble import Trouble
 from asap.workers.work import EpisodeId
 
 Choose = Callable[[Float[np.ndarray, "O"]], Action]

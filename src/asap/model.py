@@ -32,8 +32,10 @@ from asap.base.errors import RunError, UserError
 from asap.config.schema import Config, complete
 from asap.config.settings import override, read_toml, to_toml
 from asap.configure import feature_settings, settings_of, tasks_of
-from asap.envs import catalog, foreign
-from asap.envs.foreign import ForeignTask
+from asap.envs import catalog
+from asap.envs.gymnasium import task as foreign
+from asap.envs.gymnasium.make import EnvSource
+from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import Task, live_task
 from asap.learn.gradients import parameters_of
 from asap.loggers import loggers
@@ -46,7 +48,6 @@ from asap.session import Callback, Session
 from asap.state_arrays import from_arrays, to_arrays
 from asap.stopping import StopRequest
 from asap.workers.crew import IN_PROCESS
-from asap.workers.source import EnvSource
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

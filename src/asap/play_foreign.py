@@ -12,7 +12,10 @@ from numpy.typing import ArrayLike
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.config.schema import Config
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.actions import control
+from asap.envs.gymnasium.errors import Trouble
+from asap.envs.gymnasium.observations import reading
+from asap.envs.gymnasium.task import ForeignTask
 from asap.evaluate import Evaluation
 from asap.learn.foreign import ForeignTrainer, built_policy, evaluation_of
 from asap.policy.plan import plan_of
@@ -23,11 +26,8 @@ from asap.show.explain import Explanation
 from asap.show.explain_foreign import explain_foreign
 from asap.show.readings import Losses, MeanReturn
 from asap.show.rounding import rounded
-from asap.workers.controls import control
 from asap.workers.crew import hire
 from asap.workers.player import Player
-from asap.workers.readings import reading
-from asap.workers.trouble import Trouble
 from asap.workers.work import Played
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from asap.configure import settings_of
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask, Reference
 from asap.envs.controllers import find_controller
-from asap.envs.dynamic_programming import optimal_return
+from asap.envs.optimum import optimal_return
 from asap.envs.rooms import Rooms
 from asap.evaluate import evaluate
 from asap.learn.train import compiled

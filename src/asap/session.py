@@ -15,7 +15,8 @@ from asap.config.schema import Config, PolicyConfig
 from asap.config.settings import to_toml
 from asap.configure import tasks_of
 from asap.envs import catalog
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.determinism import watch_for_drift
+from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import Task
 from asap.evaluate import Evaluation, known_mean
 from asap.learn.foreign import ForeignTrainer
@@ -30,7 +31,6 @@ from asap.stopping import StopRequest
 from asap.trained import Trained
 from asap.transfer import repeat_seeds
 from asap.workers.crew import IN_PROCESS, hire
-from asap.workers.drift import watch_for_drift
 
 SAVE_EVERY_SECONDS = 1.0
 WEIGHTLESS, MOST_WEIGHTLESS = 0.01, 20

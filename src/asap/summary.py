@@ -3,7 +3,7 @@
 import numpy as np
 
 from asap.base import stats
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import Task
 from asap.evaluate import known_mean
 from asap.session import Result

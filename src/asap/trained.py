@@ -14,7 +14,7 @@ from asap.config.settings import read_toml
 from asap.configure import tasks_of
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import Task
 from asap.evaluate import Evaluation, evaluate
 from asap.learn import foreign

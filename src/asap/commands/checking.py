@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asap.base.errors import UserError
-from asap.workers import determinism
-from asap.workers.border import Border, Trouble
+from asap.envs.gymnasium import determinism
+from asap.envs.gymnasium.checked_env import Border, Trouble
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers.failures import Recording, explained
-from asap.workers.source import EnvSource, Rules
 
 TWICE = 3  # Episodes that are played twice.
 MOST_SHOWN = 20
@@ -52,7 +52,7 @@ def check_env(
 
 
 def checked(source: EnvSource, rules: Rules, episodes: int, seed: int) -> dict[str, Any]:
-    from asap.envs.foreign import describe
+    from asap.envs.gymnasium.task import describe
 
     task = describe(source, rules)
     spec = task.spec

@@ -32,7 +32,7 @@ def evaluate_run(
     as_json: bool,
 ) -> None:
     from asap.base import stats
-    from asap.envs.foreign import ForeignTask
+    from asap.envs.gymnasium.task import ForeignTask
     from asap.state_arrays import parameter_digest
     from asap.trained import Trained
 
@@ -83,7 +83,7 @@ def _evaluation_in_words(name: str, report: dict) -> str:
 
 
 def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) -> None:
-    from asap.envs.foreign import ForeignTask
+    from asap.envs.gymnasium.task import ForeignTask
     from asap.play_foreign import ForeignPlay
     from asap.show.explain import explain
     from asap.trained import Trained
@@ -102,7 +102,7 @@ def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) ->
 
 def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_json: bool) -> None:
     from asap.base.stats import Curve as SeedCurve
-    from asap.envs.foreign import ForeignTask
+    from asap.envs.gymnasium.task import ForeignTask
     from asap.envs.soccer.half_field import Striker
     from asap.session import Curve
     from asap.show import figures
@@ -141,7 +141,7 @@ def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_
 
 
 def _partition(trained: "Trained", named: "Task", index: int, title: str) -> "Figure":
-    from asap.envs.foreign import ForeignTask
+    from asap.envs.gymnasium.task import ForeignTask
     from asap.play_foreign import ForeignPlay
     from asap.show import figures
     from asap.workers.crew import IN_PROCESS

@@ -10,8 +10,8 @@ from asap.config.schema import Config, EnvConfig
 from asap.config.settings import override
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
-from asap.envs.foreign import ForeignTask, describe
-from asap.workers.source import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.task import ForeignTask, describe
 
 Task = NamedTask | ForeignTask
 

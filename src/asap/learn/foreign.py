@@ -17,7 +17,7 @@ import numpy as np
 
 from asap.base.keys import host_generator
 from asap.config.schema import Config
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.task import ForeignTask
 from asap.evaluate import Evaluation
 from asap.learn.advantage import new_critic
 from asap.learn.convergence import start_monitor

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from asap.base.numbers import sum_in_full
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.task import ForeignTask
 from asap.features import Features, Network, Polynomial
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from asap.envs.catalog import NamedTask
-from asap.envs.picture import BALL_RADIUS, PLAYER_RADIUS, player_colours
+from asap.envs.render import BALL_RADIUS, PLAYER_RADIUS, player_colours
 from asap.envs.soccer.half_field import GOAL
 from asap.policy.policy import ASAPPolicy
 from asap.show.game import Game, play_game

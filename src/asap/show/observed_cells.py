@@ -7,7 +7,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.task import ForeignTask
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills
 from asap.show.palette import GLOW, INK, MUTED, blend, skill_colour

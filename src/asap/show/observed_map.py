@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.task import ForeignTask
 from asap.policy.policy import ASAPPolicy
 from asap.show.labels import Label, label_right, label_top
 from asap.show.observed_cells import cells_height, draw_cells

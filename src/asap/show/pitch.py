@@ -12,8 +12,8 @@ from matplotlib.patches import Arc, Rectangle
 from numpy.typing import ArrayLike
 
 from asap.envs.catalog import NamedTask
-from asap.envs.picture import CENTRE_CIRCLE, END, GOAL_BOX, MARKINGS
-from asap.envs.soccer import constants as c
+from asap.envs.render import CENTRE_CIRCLE, END, GOAL_BOX, MARKINGS
+from asap.envs.soccer import vectors as c
 from asap.envs.soccer.half_field import Match, Striker, StrikerTask
 from asap.envs.soccer.opponents import defender_home, goalkeeper_place
 from asap.envs.soccer.physics import Ball, World, rested

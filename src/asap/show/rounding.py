@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.actions import ControlUnits
+from asap.envs.gymnasium.task import ForeignTask
 from asap.features import RBF, Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
 from asap.show.expressions import monomials, multiplied_out
-from asap.workers.control_units import ControlUnits
 
 DIGITS = 2
 NINETY = math.log(9)  # The margin at which a sigmoid is 90 %.

@@ -6,11 +6,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from asap.base.numbers import main_actions
-from asap.envs.foreign import ForeignTask
+from asap.envs.gymnasium.actions import ControlUnits
+from asap.envs.gymnasium.task import ForeignTask
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills
 from asap.show.regions import Regions, mean_actions
-from asap.workers.control_units import ControlUnits
 
 MOST_CONTROLS = 3
 

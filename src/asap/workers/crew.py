@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asap.base.errors import RunError, UserError
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import Recording, failure
 from asap.workers.in_process import InProcess
 from asap.workers.pool import Pool
-from asap.workers.source import EnvSource, Rules
 from asap.workers.work import Failed
 from asap.workers.workers import Workers
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from asap.workers.border import Border, Trouble
+from asap.envs.gymnasium.checked_env import Border, Trouble
 from asap.workers.player import Player
 from asap.workers.work import EpisodeId, Failed, Finished, Played, Work
 

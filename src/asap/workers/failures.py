@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asap.base.errors import RunError, UserError
-from asap.workers.source import EnvSource, Rules
-from asap.workers.trouble import Trouble
+from asap.envs.gymnasium.errors import Trouble
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers.work import CHECK, EVALUATION, SEARCH, TRAINING, Failed
 
 _KINDS = {TRAINING: "episode", SEARCH: "search episode", EVALUATION: "evaluation episode", CHECK: "check episode"}

@@ -1,9 +1,9 @@
 """One worker that is this process itself: nothing to start, nothing to send, any environment."""
 
+from asap.envs.gymnasium.checked_env import Border
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers.board import Progress
-from asap.workers.border import Border
 from asap.workers.episodes import play_chunk
-from asap.workers.source import EnvSource, Rules
 from asap.workers.work import Work
 from asap.workers.workers import Done, Event, Started, Workers
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asap.base.errors import RunError, UserError
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers.frames import BadMessage, pack, unpack
-from asap.workers.source import EnvSource, Rules
 from asap.workers.work import EpisodeId, Failed, Finished, Plan, Played, Work
 
 

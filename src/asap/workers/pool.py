@@ -11,10 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers.board import Progress
 from asap.workers.frames import BadMessage
 from asap.workers.messages import Goodbye, Hello, decode, encode
-from asap.workers.source import EnvSource, Rules
 from asap.workers.work import Work
 from asap.workers.worker_process import WorkerEnded, WorkerProcess
 from asap.workers.workers import Died, Event, Workers, event_of

@@ -12,14 +12,14 @@ import warnings
 from typing import Any
 
 from asap.base.errors import UserError
+from asap.envs.gymnasium.isolation import Surroundings
+from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers.board import Progress
 from asap.workers.frames import BadMessage
 from asap.workers.messages import Hello, Message, Ready, decode, encode
 from asap.workers.pool import PATIENCE_AT_CLOSE
-from asap.workers.quiet import Surroundings
 from asap.workers.relay import Relay, Reply
 from asap.workers.serve import versions
-from asap.workers.source import EnvSource, Rules
 from asap.workers.work import Work
 from asap.workers.workers import Died, Event, Stopped, Workers, event_of
 

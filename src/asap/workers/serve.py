@@ -7,8 +7,8 @@ import numpy as np
 
 import asap
 from asap.base.errors import UserError
+from asap.envs.gymnasium.checked_env import Border
 from asap.workers.board import Board
-from asap.workers.border import Border
 from asap.workers.episodes import play_chunk
 from asap.workers.frames import PREFIX, frame_size
 from asap.workers.messages import Hello, Message, Ready, Refused, decode, encode

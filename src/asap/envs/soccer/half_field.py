@@ -16,8 +16,8 @@ from jaxtyping import Array, Bool, Float, Int
 from asap.base.keys import Key, many_uniforms
 from asap.base.types import Timestep
 from asap.envs.core import Env, Spec
-from asap.envs.soccer import constants as c
 from asap.envs.soccer import opponents, striker
+from asap.envs.soccer import vectors as c
 from asap.envs.soccer.physics import Ball, Noise, Player, PlayerNoise, Polar, World, rested, step
 from asap.envs.soccer.prediction import Runner, meet
 from asap.envs.soccer.vectors import Scalar, Vector

@@ -5,7 +5,7 @@ import math
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from asap.envs.soccer import constants as c
+from asap.envs.soccer import vectors as c
 from asap.envs.soccer.physics import CATCH, KICK, TACKLE, Ball, Command, Player, Touch, is_kickable, tackle_failure
 from asap.envs.soccer.prediction import Meeting, Runner, ball_after, choose, idle, kick, meet, run_to, turn_to
 from asap.envs.soccer.vectors import Scalar, Vector, where, wrapped

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from asap.envs.soccer import constants as c
+from asap.envs.soccer import vectors as c
 from asap.envs.soccer.vectors import Scalar, Vector, towards, where, wrapped
 
 NONE, DASH, TURN, KICK, TACKLE, CATCH = range(6)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from asap.envs.soccer import constants as c
+from asap.envs.soccer import vectors as c
 from asap.envs.soccer.physics import DASH, KICK, NONE, TURN, Ball, Command, Player, Touch
 from asap.envs.soccer.vectors import Scalar, Vector, towards, wrapped
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.envs.soccer import constants as c
+from asap.envs.soccer import vectors as c
 from asap.envs.soccer.physics import Ball, Command, Player, Touch
 from asap.envs.soccer.prediction import (
     Runner,

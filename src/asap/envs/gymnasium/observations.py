@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from jaxtyping import Float
 
-from asap.workers.trouble import Trouble, show
+from asap.envs.gymnasium.errors import Trouble, show
 
 LARGEST = float(np.finfo(np.float32).max)
 _SURELY = 1e38  # Numbers below this fit into float32.

@@ -1,6 +1,7 @@
 """Which spaces of Gymnasium can be played, as vectors of numbers, and what to do about the others."""
 
 import math
+from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -77,3 +78,38 @@ def bounds(space: Space) -> tuple[Float[np.ndarray, "O"], Float[np.ndarray, "O"]
         with np.errstate(over="ignore"):  # Bounds beyond float32 are no bounds.
             return space.low.astype(np.float32).ravel(), space.high.astype(np.float32).ravel()
     return np.zeros(num_numbers(space), np.float32), np.ones(num_numbers(space), np.float32)
+
+
+def record(space: Space) -> dict[str, Any]:
+    """Of the kinds that can be played."""
+    common = {"kind": type(space).__name__, "dtype": str(space.dtype)}
+    match space:
+        case spaces.Discrete():
+            return common | {"n": int(space.n), "start": int(space.start)}
+        case spaces.Box():
+            # As text: JSON has no infinity.
+            low, high = ([repr(float(bound)) for bound in bounds.ravel()] for bounds in (space.low, space.high))
+            return common | {"shape": list(space.shape), "low": low, "high": high}
+        case spaces.MultiDiscrete():
+            return common | {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+        case spaces.MultiBinary():
+            return common | {"shape": list(space.shape)}
+    raise TypeError(f"no record of {space}")
+
+
+def restore(told: dict[str, Any]) -> Space:
+    """ValueError, TypeError or KeyError where it is no record."""
+    kind, dtype = told["kind"], np.dtype(told["dtype"])
+    if kind == "Discrete":
+        return spaces.Discrete(told["n"], start=told["start"], dtype=dtype.type)
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(np.asarray(told["nvec"]), dtype=dtype.type, start=np.asarray(told["start"]))
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(tuple(told["shape"]))
+    if kind == "Box":
+        low, high = (
+            np.asarray([float(bound) for bound in told[name]]).reshape(told["shape"]) for name in ("low", "high")
+        )
+        with np.errstate(all="ignore"):
+            return spaces.Box(low.astype(dtype), high.astype(dtype), tuple(told["shape"]), dtype.type)
+    raise ValueError(f"unknown space {kind!r}")

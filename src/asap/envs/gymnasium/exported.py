@@ -16,7 +16,7 @@ from asap.base.keys import Key, fold
 from asap.base.types import State
 from asap.envs.catalog import NamedTask, find
 from asap.envs.core import Spec
-from asap.envs.views import view_of
+from asap.envs.render import view_of
 
 RENDER_FPS = 15
 

@@ -8,12 +8,12 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
-from asap.workers.controls import Action, control, recorded, sample
-from asap.workers.quiet import Sink, Surroundings, close, silently
-from asap.workers.readings import LARGEST, flag, number, reading, success, wrong_answer
-from asap.workers.source import EnvSource, Rules
-from asap.workers.spaces import bounds, check_spaces
-from asap.workers.trouble import Trouble, raised, show
+from asap.envs.gymnasium.actions import Action, control, recorded, sample
+from asap.envs.gymnasium.errors import Trouble, raised, show
+from asap.envs.gymnasium.isolation import Sink, Surroundings, close, silently
+from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.observations import LARGEST, flag, number, reading, success, wrong_answer
+from asap.envs.gymnasium.spaces import bounds, check_spaces
 from asap.workers.work import EpisodeId
 
 __all__ = ["DEFAULT_LIMIT", "Border", "Trouble", "time_limit"]

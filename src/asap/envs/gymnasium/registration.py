@@ -23,8 +23,8 @@ def register() -> None:
         if gymnasium_id not in gymnasium.registry:
             gymnasium.register(
                 gymnasium_id,
-                entry_point="asap.envs.gymnasium:TaskEnv",
-                vector_entry_point="asap.envs.gymnasium_vector:TaskVectorEnv",
+                entry_point="asap.envs.gymnasium.exported:TaskEnv",
+                vector_entry_point="asap.envs.gymnasium.exported_vector:TaskVectorEnv",
                 max_episode_steps=max_episode_steps,
                 kwargs={"name": name},
             )

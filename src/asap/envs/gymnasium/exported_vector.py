@@ -19,7 +19,7 @@ from asap.base.keys import Key, fold
 from asap.base.types import State, Task, Timestep
 from asap.envs.catalog import find
 from asap.envs.core import Env, Episode, Spec, TaskSet, advance, begin
-from asap.envs.gymnasium import (
+from asap.envs.gymnasium.exported import (
     TaskEnv,
     bad_action,
     check_render_mode,
@@ -28,7 +28,7 @@ from asap.envs.gymnasium import (
     start_from,
     warn_no_render_mode,
 )
-from asap.envs.views import view_of
+from asap.envs.render import view_of
 
 
 class Limited(Env):

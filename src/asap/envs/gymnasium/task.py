@@ -7,13 +7,13 @@ from typing import Any
 from gymnasium import Space, spaces
 
 from asap.base.errors import UserError
-from asap.envs import space_records
 from asap.envs.core import Spec
-from asap.envs.known_names import GRID_COLUMNS, KNOWN, Names
-from asap.workers.border import time_limit
-from asap.workers.quiet import Sink, Surroundings, close, silently
-from asap.workers.source import EnvSource, Rules
-from asap.workers.spaces import bounds, check_spaces, num_numbers
+from asap.envs.gymnasium import spaces as space_records
+from asap.envs.gymnasium.checked_env import time_limit
+from asap.envs.gymnasium.isolation import Sink, Surroundings, close, silently
+from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.names import GRID_COLUMNS, KNOWN, Names
+from asap.envs.gymnasium.spaces import bounds, check_spaces, num_numbers
 
 DISCOUNT = 0.99
 FREQUENCIES = (0.25, 0.5)
