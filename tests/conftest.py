@@ -42,7 +42,7 @@ def new_policy() -> Callable[..., Any]:
     """Policies with random parameters, for four observations and a task descriptor of two numbers."""
     import jax.numpy as jnp
 
-    from asap.features import RBF, Features, Fourier, Polynomial
+    from asap.policy.features import RBF, Features, Fourier, Polynomial
     from asap.policy.partition import Partition
     from asap.policy.policy import ASAPPolicy
     from asap.policy.skills import GibbsSkills

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
-from asap.learn.gradients import Parameters
+from asap.policy.score import Parameters
 
 TOLERANCE = 0.01
 

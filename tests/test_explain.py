@@ -12,7 +12,7 @@ from asap.base.errors import UserError
 from asap.base.numbers import actions_in_words, number, percent, sum_of
 from asap.envs.catalog import find
 from asap.envs.core import Spec
-from asap.features import RBF, Features, Fourier, Polynomial
+from asap.policy.features import RBF, Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills

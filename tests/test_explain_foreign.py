@@ -15,7 +15,8 @@ from asap.base.numbers import exact, sum_in_full
 from asap.envs.gymnasium.actions import ControlUnits, control
 from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.envs.gymnasium.task import describe
-from asap.features import RBF, Features, Fourier, Network, Polynomial
+from asap.policy.features import RBF, Features, Fourier, Network, Polynomial
+from asap.policy.host import Player
 from asap.policy.partition import Partition
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
@@ -23,7 +24,6 @@ from asap.policy.skills import GaussianSkills, GibbsSkills
 from asap.show.explain_foreign import explain_foreign
 from asap.show.readings import Losses, MeanReturn
 from asap.show.rounding import rounded, rulebook, significant, whole_percents
-from asap.workers.player import Player
 
 MEANS = np.float32([0.5, -1.0, 0.02, 300.0])
 DEVIATIONS = np.float32([0.4, 2.0, 0.05, 3.0])

@@ -6,8 +6,8 @@ import pytest
 
 from asap.config.schema import PolicyConfig
 from asap.envs.catalog import find
-from asap.features import RBF, Features, Fourier, Polynomial
 from asap.policy.build import build_psi
+from asap.policy.features import RBF, Features, Fourier, Polynomial
 
 NAMES = ("x", "y", "goal x", "goal y")
 X = jnp.asarray([0.5, 2.0, 7.0, 3.0])

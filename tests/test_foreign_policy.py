@@ -11,8 +11,14 @@ import pytest
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig, PolicyConfig
 from asap.envs.core import Spec
-from asap.features import Network
-from asap.learn.gradients import (
+from asap.learn.regularize import _by_autodiff, _closed_form, regularity_gradient
+from asap.policy.build import build_policy
+from asap.policy.features import Network
+from asap.policy.host import Player
+from asap.policy.plan import plan_of
+from asap.policy.policy import ASAPPolicy
+from asap.policy.scaling import no_moments, rescaled, scaled_anew, shift_and_scale, with_observations
+from asap.policy.score import (
     MARGINAL,
     SAMPLED,
     parameters_of,
@@ -21,12 +27,6 @@ from asap.learn.gradients import (
     weighted_score_by_autodiff,
     with_parameters,
 )
-from asap.learn.regularize import _by_autodiff, _closed_form, regularity_gradient
-from asap.learn.scaling import no_moments, rescaled, scaled_anew, shift_and_scale, with_observations
-from asap.policy.build import build_policy
-from asap.policy.plan import plan_of
-from asap.policy.policy import ASAPPolicy
-from asap.workers.player import Player
 
 SIZE, ACTIONS, SAMPLES = 3, 2, 24
 

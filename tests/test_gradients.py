@@ -16,10 +16,10 @@ from scipy.special import log_expit, log_softmax, logsumexp
 
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
-from asap.learn import gradients
-from asap.learn.gradients import MARGINAL, SAMPLED, Parameters, parameters_of, score, weighted_score, with_parameters
 from asap.learn.updates import fisher
+from asap.policy import score as gradients
 from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.policy.score import MARGINAL, SAMPLED, Parameters, parameters_of, score, weighted_score, with_parameters
 
 NUM_ACTIONS = 4
 

@@ -12,13 +12,13 @@ import pytest
 from asap.base.errors import UserError
 from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.envs.gymnasium.task import describe
-from asap.features import Features, Polynomial
+from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
+from asap.policy.regions import regions_at
 from asap.policy.skills import GaussianSkills, GibbsSkills
 from asap.show.observed_map import deciding_inputs, observed_map
 from asap.show.palette import blend, skill_colour
-from asap.show.regions import regions_at
 
 
 @functools.cache

@@ -16,11 +16,11 @@ from asap.base.keys import fold, host_generator, root
 from asap.base.types import Transition
 from asap.config.schema import PolicyConfig
 from asap.envs.catalog import find
-from asap.features import Features, Fourier, Polynomial
-from asap.learn.gradients import MARGINAL, SAMPLED, score
 from asap.policy.build import build_policy
+from asap.policy.features import Features, Fourier, Polynomial
 from asap.policy.partition import Partition, skill_bits
 from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.policy.score import MARGINAL, SAMPLED, score
 from asap.policy.skills import GibbsSkills
 
 X = jnp.asarray([0.4, 0.7, 0.9, 0.1])

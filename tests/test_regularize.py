@@ -10,9 +10,9 @@ import pytest
 
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
-from asap.learn.gradients import Parameters, parameters_of, with_parameters
 from asap.learn.regularize import regularity_gradient, softening_slope
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import Parameters, parameters_of, with_parameters
 
 SAMPLES = 64
 FLOOR = 0.1

@@ -15,10 +15,10 @@ import pytest
 from asap.base.keys import fold, root
 from asap.base.types import Transition
 from asap.evaluate import Evaluation, evaluate
-from asap.learn.gradients import MARGINAL, SAMPLED, Parameters, score, weighted_score
 from asap.learn.rollout import play_window, start_lanes
 from asap.learn.scored_episodes import play_scored
 from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.policy.score import MARGINAL, SAMPLED, Parameters, score, weighted_score
 
 LANES, STEPS, EPISODES, DISCOUNT = 5, 40, 12, 0.9
 CASES = {

@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from asap.base.errors import UserError
 from asap.base.stats import Curve, bootstrap_interval, common_grid, iqm, resample
 from asap.envs.catalog import find
-from asap.features import Features, Fourier, Polynomial
+from asap.policy.features import Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills

@@ -16,7 +16,7 @@ from asap.base.keys import root
 from asap.commands.reading import plot_run
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import CAPTURED, GOAL, IN_GAME
-from asap.features import Features, Polynomial
+from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills

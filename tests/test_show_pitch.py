@@ -12,7 +12,7 @@ from asap.base.errors import UserError
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import in_metres
 from asap.envs.soccer.vectors import Vector
-from asap.features import Features, Polynomial
+from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills

@@ -22,12 +22,12 @@ from asap.envs.gymnasium.actions import ControlUnits
 from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import live_task
 from asap.imitate import imitate
-from asap.learn.scaling import no_moments, rescaled, scaled_anew, with_observations
 from asap.learn.search import draw
 from asap.lessons import Classroom, Lesson
+from asap.policy.host import Player
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
-from asap.workers.player import Player
+from asap.policy.scaling import no_moments, rescaled, scaled_anew, with_observations
 from asap.workers.work import EVALUATION, SEARCH, TRAINING, EpisodeId
 
 if TYPE_CHECKING:

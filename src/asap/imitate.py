@@ -17,10 +17,10 @@ from jaxtyping import Array, Float, Int
 
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
-from asap.learn.gradients import MARGINAL, parameters_of, score, weighted_score_by_autodiff
 from asap.learn.train import compiled
 from asap.learn.updates import ascend, optimizer_of
 from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.policy.score import MARGINAL, parameters_of, score, weighted_score_by_autodiff
 from asap.policy.skills import GaussianSkills
 
 SAMPLES = 4096  # Filled up or drawn to this, so that one program is compiled.

@@ -14,10 +14,10 @@ from asap.envs.gymnasium.checked_env import Border
 from asap.envs.gymnasium.errors import Trouble
 from asap.envs.gymnasium.make import EnvSource
 from asap.envs.gymnasium.task import ForeignTask
+from asap.policy.host import Player
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.workers.failures import explained
-from asap.workers.player import Player
 from asap.workers.work import EpisodeId
 
 Choose = Callable[[Float[np.ndarray, "O"]], Action]

@@ -37,12 +37,12 @@ from asap.envs.gymnasium import task as foreign
 from asap.envs.gymnasium.make import EnvSource
 from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import Task, live_task
-from asap.learn.gradients import parameters_of
 from asap.loggers import loggers
 from asap.play_foreign import ForeignPlay
 from asap.play_named import NamedPlay
 from asap.policy.build import require_memory
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import parameters_of
 from asap.runs import Run
 from asap.session import Callback, Session
 from asap.state_arrays import from_arrays, to_arrays

@@ -18,6 +18,7 @@ from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.task import ForeignTask
 from asap.evaluate import Evaluation
 from asap.learn.foreign import ForeignTrainer, built_policy, evaluation_of
+from asap.policy.host import Player
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.predict_inputs import checked_state
@@ -27,7 +28,6 @@ from asap.show.explain_foreign import explain_foreign
 from asap.show.readings import Losses, MeanReturn
 from asap.show.rounding import rounded
 from asap.workers.crew import hire
-from asap.workers.player import Player
 from asap.workers.work import Played
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import Task
 from asap.evaluate import Evaluation, known_mean
 from asap.learn.foreign import ForeignTrainer
-from asap.learn.gradients import parameters_of, with_parameters
 from asap.learn.train import Metrics, Trainer, TrainState, is_active
 from asap.offline.source import trainer_from_data
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import parameters_of, with_parameters
 from asap.runs import Run
 from asap.state_arrays import from_arrays, parameter_digest, to_arrays
 from asap.stopping import StopRequest

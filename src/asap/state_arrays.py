@@ -7,8 +7,8 @@ import numpy as np
 
 from asap.base.errors import RunError
 from asap.checkpoints import digest
-from asap.learn.gradients import parameters_of
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import parameters_of
 
 
 def _named_leaves(tree: Any) -> tuple[list[tuple[str, Any]], Any]:

@@ -9,9 +9,9 @@ from asap.base.keys import Key, fold
 from asap.base.types import EpisodeTotals
 from asap.envs.core import TaskSet
 from asap.evaluate import evaluate
-from asap.learn.gradients import Parameters, parameters_of, with_parameters
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import Parameters, parameters_of, with_parameters
 
 
 def flip(policy: ASAPPolicy, signs: Float[Array, "K"]) -> ASAPPolicy:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from asap.learn.gradients import Parameters
+from asap.policy.score import Parameters
 
 
 def averaged(average: Parameters, parameters: Parameters, iteration: Int[Array, ""], lateness: float) -> Parameters:

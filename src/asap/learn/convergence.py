@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.learn.gradients import Parameters
+from asap.policy.score import Parameters
 
 
 class Monitor(NamedTuple):

@@ -22,15 +22,15 @@ from asap.evaluate import Evaluation
 from asap.learn.advantage import new_critic
 from asap.learn.convergence import start_monitor
 from asap.learn.episode_batches import packed, totals_of, update_from_episodes
-from asap.learn.gradients import parameters_of
 from asap.learn.remarks import Remarks
-from asap.learn.scaling import Moments, no_moments, rescaled, shift_and_scale, with_observations
 from asap.learn.search import Found, search
 from asap.learn.train import Metrics, TrainState, compiled, is_active
 from asap.learn.updates import optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
+from asap.policy.scaling import Moments, no_moments, rescaled, shift_and_scale, with_observations
+from asap.policy.score import parameters_of
 from asap.workers.dispatch import Dispatcher
 from asap.workers.work import EVALUATION, SEARCH, TRAINING, EpisodeId, Played, Work
 

@@ -21,8 +21,8 @@ from jaxtyping import Array, Bool, Float, Int
 from asap.base.arrays import UNROLL, lift, total
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
-from asap.learn.gradients import Parameters, has_closed_form, parameters_of, plane_weights, with_parameters
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import Parameters, has_closed_form, parameters_of, plane_weights, with_parameters
 from asap.policy.skills import GaussianSkills
 
 

@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Float, Int
 from asap.base.keys import Key, fold
 from asap.base.types import EpisodeTotals, Transition
 from asap.envs.core import Outcome, TaskSet
-from asap.learn.gradients import Parameters, score
 from asap.learn.rollout import (
     Moment,
     add,
@@ -26,6 +25,7 @@ from asap.learn.rollout import (
     start_moment,
 )
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import Parameters, score
 
 
 class ScoredEpisodes(NamedTuple):

@@ -18,9 +18,9 @@ import numpy as np
 from asap.base.keys import host_generator
 from asap.config.schema import PolicyConfig
 from asap.envs.gymnasium.task import ForeignTask
-from asap.learn.scaling import Moments, no_moments, rescaled, scaled_anew, with_observations
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
+from asap.policy.scaling import Moments, no_moments, rescaled, scaled_anew, with_observations
 from asap.policy.skills import GaussianSkills
 from asap.workers.work import Played
 

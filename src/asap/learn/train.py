@@ -22,14 +22,14 @@ from asap.evaluate import Evaluation, evaluate_seeds, join_evaluations
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
 from asap.learn.averaging import averaged
 from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
-from asap.learn.gradients import Parameters, parameters_of, with_parameters
 from asap.learn.regularize import Regularity
 from asap.learn.rollout import Lane, add, no_episodes, play_window, start_lanes
-from asap.learn.scaling import Moments
 from asap.learn.scored_episodes import play_scored
 from asap.learn.updates import UPDATES, Diagnostics, Step, ascend, optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
+from asap.policy.scaling import Moments
+from asap.policy.score import Parameters, parameters_of, with_parameters
 from asap.transfer import search_symmetries
 
 # Ids folded into a seed's key, one stream per purpose.

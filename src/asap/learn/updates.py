@@ -10,7 +10,9 @@ from jaxtyping import Array, Float, Int
 
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
-from asap.learn.gradients import (
+from asap.learn.regularize import Regularity, regularity_gradient
+from asap.policy.policy import ASAPPolicy
+from asap.policy.score import (
     MARGINAL,
     Parameters,
     Score,
@@ -21,8 +23,6 @@ from asap.learn.gradients import (
     weighted_score_by_autodiff,
     with_parameters,
 )
-from asap.learn.regularize import Regularity, regularity_gradient
-from asap.policy.policy import ASAPPolicy
 
 
 class Diagnostics(NamedTuple):

@@ -19,7 +19,6 @@ from asap.base.errors import UserError
 from asap.base.keys import fold, host_generator, root
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
-from asap.learn.gradients import MARGINAL, score
 from asap.learn.train import compiled
 from asap.offline.batches import Batches, Minibatch
 from asap.offline.datasets import Dataset
@@ -27,6 +26,7 @@ from asap.offline.objectives import as_window
 from asap.offline.play import discounted_returns, play_logged
 from asap.offline.weights import effective_sample_size
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import MARGINAL, score
 
 RESAMPLES = 200
 EPISODES_AT_ONCE = 256

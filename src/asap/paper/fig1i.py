@@ -5,8 +5,8 @@ import numpy as np
 from asap.paper import fig2c
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
+from asap.policy.regions import regions_at, states_in_bounds
 from asap.show.gallery import partition_gallery
-from asap.show.regions import regions_at, states_in_bounds
 
 
 def run(laboratory: Laboratory) -> Outcome:

@@ -10,7 +10,7 @@ from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
 from asap.learn.rollout import play_window, start_lanes
 from asap.policy.policy import ASAPPolicy
-from asap.show.regions import regions_at
+from asap.policy.regions import regions_at
 
 CELLS = 50
 LANES, STEPS = 256, 400

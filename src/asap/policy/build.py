@@ -8,7 +8,7 @@ import numpy as np
 from asap.base.errors import UserError
 from asap.config.schema import Config, PolicyConfig
 from asap.envs.core import Learnable
-from asap.features import RBF, Basis, Features, Fourier, Network, Polynomial
+from asap.policy.features import RBF, Basis, Features, Fourier, Network, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills

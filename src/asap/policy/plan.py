@@ -1,10 +1,10 @@
-"""A policy as its player on the host takes it: see `asap.workers.player`."""
+"""A policy as its player on the host takes it: see `asap.policy.host`."""
 
 from typing import Any
 
 import numpy as np
 
-from asap.features import RBF, Features, Fourier, Network, Polynomial
+from asap.policy.features import RBF, Features, Fourier, Network, Polynomial
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills
 from asap.workers.work import Plan

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from asap.base.arrays import element, lift, pick
 from asap.base.keys import Key, many_uniforms
-from asap.features import Features
+from asap.policy.features import Features
 from asap.policy.partition import Partition
 from asap.policy.skills import GaussianSkills, GibbsSkills
 

@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike
 
 from asap.base.numbers import sum_in_full
 from asap.envs.gymnasium.task import ForeignTask
-from asap.features import Features, Network, Polynomial
+from asap.policy.features import Features, Network, Polynomial
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
+from asap.policy.regions import OWNS, regions_at, require_one_seed
 from asap.show.explain import Explanation, or_nones
 from asap.show.expressions import CONSTANT, term_names
 from asap.show.readings import ControlRule, Losses, PlaneRule, RulesReading, SkillRule, Sum
-from asap.show.regions import OWNS, regions_at, require_one_seed
 from asap.show.rounding import DIGITS, Controls, Rulebook, Scores, Shares, rulebook, significant
 from asap.show.rule_sentences import rules_in_words
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base.numbers import number, sum_of
-from asap.features import RBF, Features, Fourier, Polynomial
+from asap.policy.features import RBF, Features, Fourier, Polynomial
 
 ZERO = 1e-9  # Relative to the largest: left over from multiplying out, not learned.
 CONSTANT = "1"

@@ -13,8 +13,8 @@ from asap.base.types import Task
 from asap.envs.catalog import NamedTask
 from asap.envs.core import Env
 from asap.policy.policy import ASAPPolicy
+from asap.policy.regions import Regions
 from asap.show.palette import GLOW, INK
-from asap.show.regions import Regions
 
 # What is observed in the state that a place stands for.
 Observe = Callable[[Env, Task, Float[Array, ""], Float[Array, ""]], Float[Array, "O"]]

@@ -9,10 +9,10 @@ from matplotlib.patches import Rectangle
 
 from asap.envs.gymnasium.task import ForeignTask
 from asap.policy.policy import ASAPPolicy
+from asap.policy.regions import actions_at, regions_at
 from asap.policy.skills import GaussianSkills
 from asap.show.palette import GLOW, INK, MUTED, blend, skill_colour
 from asap.show.partition_map import PALEST
-from asap.show.regions import actions_at, regions_at
 from asap.show.rule_sentences import CELL
 
 NOT_VISITED = "#EDEDED"

@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike
 from asap.base.errors import UserError
 from asap.envs.gymnasium.task import ForeignTask
 from asap.policy.policy import ASAPPolicy
+from asap.policy.regions import Regions, one_per_skill, regions_at, require_one_seed
 from asap.show.labels import Label, label_right, label_top
 from asap.show.observed_cells import cells_height, draw_cells
 from asap.show.palette import GLOW, INK, MUTED, blend, skill_colour
 from asap.show.partition_map import PALEST, legend_entry, shown_skills
-from asap.show.regions import Regions, one_per_skill, regions_at, require_one_seed
 from asap.show.rule_sentences import letter
 from asap.show.skill_words import skill_in_words
 

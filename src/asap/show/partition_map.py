@@ -20,11 +20,11 @@ from asap.envs.core import Env
 from asap.envs.rooms import Rooms
 from asap.envs.soccer.half_field import Striker
 from asap.policy.policy import ASAPPolicy
+from asap.policy.regions import OWNS, Regions, mean_actions, one_per_skill, regions_at, require_one_seed
 from asap.show.ground import Ground, Observe
 from asap.show.labels import Label, label_right, label_top
 from asap.show.palette import INK, skill_colour
 from asap.show.pitch import PITCH
-from asap.show.regions import OWNS, Regions, mean_actions, one_per_skill, regions_at, require_one_seed
 from asap.show.rooms import ROOMS
 
 PALEST = 0.25  # How much of its colour a skill keeps where it is no likelier than any other.

@@ -20,9 +20,9 @@ from asap.envs.soccer.physics import Ball, World, rested
 from asap.envs.soccer.prediction import Meeting
 from asap.envs.soccer.vectors import Vector
 from asap.policy.policy import ASAPPolicy
+from asap.policy.regions import Regions, mean_actions
 from asap.show.ground import Ground, draw_start_area
 from asap.show.palette import GLOW, INK
-from asap.show.regions import Regions, mean_actions
 
 BEHIND_THE_BALL = 0.5
 PIXELS_PER_METRE = 4

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 from asap.envs.catalog import NamedTask
 from asap.envs.rooms import Position, Rooms, RoomsTask
 from asap.policy.policy import ASAPPolicy
+from asap.policy.regions import Regions, actions_at
 from asap.show.ground import Ground, draw_start_area
 from asap.show.palette import INK
-from asap.show.regions import Regions, actions_at
 
 WALL_WIDTH = 4.5
 PIXELS = 240

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from asap.envs.gymnasium.actions import ControlUnits
 from asap.envs.gymnasium.task import ForeignTask
-from asap.features import RBF, Features, Fourier, Polynomial
+from asap.policy.features import RBF, Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills

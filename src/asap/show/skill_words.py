@@ -9,8 +9,8 @@ from asap.base.numbers import main_actions
 from asap.envs.gymnasium.actions import ControlUnits
 from asap.envs.gymnasium.task import ForeignTask
 from asap.policy.policy import ASAPPolicy
+from asap.policy.regions import Regions, mean_actions
 from asap.policy.skills import GaussianSkills
-from asap.show.regions import Regions, mean_actions
 
 MOST_CONTROLS = 3
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from asap.envs.gymnasium.checked_env import Border, Trouble
-from asap.workers.player import Player
+from asap.policy.host import Player
 from asap.workers.work import EpisodeId, Failed, Finished, Played, Work
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from asap.features import Features, Polynomial
+from asap.policy.features import Features, Polynomial
 from asap.policy.policy import ASAPPolicy
 
 LEAST_DEVIATION = 1e-4  # Relative to the size of the mean: an observation that never changes is left alone.

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from asap.base.arrays import contract, lift, log_total, total
 from asap.base.types import Transition
-from asap.features import Network
+from asap.policy.features import Network
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills
