@@ -7,11 +7,11 @@ import pytest
 from command_line import asap
 
 from asap.base.errors import UserError
+from asap.data.dataset import Dataset
+from asap.data.layout import layout_of
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
 from asap.offline.collect import collect
-from asap.offline.datasets import Dataset
-from asap.offline.layout import layout_of
 
 
 @pytest.mark.parametrize("name", catalog.names()[:3])

@@ -9,9 +9,9 @@ import pytest
 from command_line import asap
 
 from asap.base.errors import UserError
-from asap.offline.datasets import Dataset
-from asap.offline.layout import Layout, Meta
-from asap.offline.writing import DatasetWriter
+from asap.data.dataset import Dataset
+from asap.data.layout import Layout, Meta
+from asap.data.writing import DatasetWriter
 
 LAYOUT = Layout("two-rooms", 4, 4, np.float32([0.1, 0.2]))
 LENGTHS = (3, 1, 4)
@@ -72,7 +72,7 @@ def test_numpy_reads_and_writes_the_same_files(tmp_path):
 def test_chunks_do_not_matter(tmp_path, monkeypatch):
     path = write(tmp_path / "data.npz", good_columns())
     whole = Dataset(path, LAYOUT).episodes
-    monkeypatch.setattr("asap.offline.scan.CHUNK_ROWS", 2)
+    monkeypatch.setattr("asap.data.scan.CHUNK_ROWS", 2)
     for ours, theirs in zip(whole, Dataset(path, LAYOUT).episodes, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -126,7 +126,7 @@ SPOILED = [
 @pytest.mark.parametrize(("spoil", "must_contain"), [case[1:] for case in SPOILED], ids=[case[0] for case in SPOILED])
 @pytest.mark.parametrize("chunk", [2, 1 << 16])
 def test_bad_rows_are_named(spoil, must_contain, chunk, tmp_path, monkeypatch):
-    monkeypatch.setattr("asap.offline.scan.CHUNK_ROWS", chunk)
+    monkeypatch.setattr("asap.data.scan.CHUNK_ROWS", chunk)
     columns = good_columns()
     spoil(columns)
     np.savez(tmp_path / "x ü.npz", **columns)
@@ -199,8 +199,8 @@ def test_nothing_is_executed_and_nothing_is_inflated(tmp_path):
 STREAMING = """
 import resource, sys
 import numpy as np
-from asap.offline.datasets import Dataset
-from asap.offline.layout import Layout
+from asap.data.dataset import Dataset
+from asap.data.layout import Layout
 used = next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmSize"))
 resource.setrlimit(resource.RLIMIT_AS, (used + 48_000_000,) * 2)
 try:
@@ -298,7 +298,7 @@ def test_minari_datasets_become_ours(monkeypatch, tmp_path):
     import gymnasium
 
     import asap  # noqa: F401
-    from asap.offline.minari import converted
+    from asap.data.minari import converted
 
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

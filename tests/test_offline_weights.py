@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from asap.base.keys import fold, root
+from asap.data.dataset import Dataset
+from asap.data.layout import Layout, Meta
+from asap.data.writing import DatasetWriter
 from asap.envs.core import TaskSet
 from asap.offline.batches import Batches
 from asap.offline.collect import as_columns
-from asap.offline.datasets import Dataset
-from asap.offline.layout import Layout, Meta
 from asap.offline.play import discounted_returns, play_logged
 from asap.offline.value import estimate
 from asap.offline.weights import clipped_weights, effective_sample_size, log_ratios_so_far, merits
-from asap.offline.writing import DatasetWriter
 
 
 def test_weights_are_unbiased_by_enumeration():

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.keys import host_generator
-from asap.offline.datasets import Dataset
+from asap.data.dataset import Dataset
 
 _ORDER = 9  # Stream of the seed's draws on the host.
 

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from asap.base.keys import fold, root
+from asap.data.layout import BEHAVIOUR, DESCRIPTOR, FINAL, SUCCESS, Meta, layout_of
+from asap.data.writing import DatasetWriter
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.controllers import Controller
 from asap.learn.train import compiled
-from asap.offline.layout import BEHAVIOUR, DESCRIPTOR, FINAL, SUCCESS, Meta, layout_of
 from asap.offline.play import Played, play_logged
-from asap.offline.writing import DatasetWriter
 
 _COLLECT = 8  # Stream of the seed's key; 0 to 7 are the learner's and the model's.
 STEPS_AT_ONCE = 1 << 19  # Room for this many steps is made in a round: it bounds memory, whatever the horizon.

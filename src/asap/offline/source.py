@@ -7,13 +7,13 @@ import numpy as np
 
 from asap.base.errors import RunError, UserError
 from asap.config.schema import OFFLINE_LEARNERS, Config
+from asap.data.dataset import Dataset, task_of
+from asap.data.layout import layout_of
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
 from asap.learn.train import Trainer
 from asap.offline.batches import Batches
-from asap.offline.datasets import Dataset, task_of
-from asap.offline.layout import layout_of
 from asap.offline.objectives import update_from_data
 from asap.offline.weights import effective_sample_size, merits
 
@@ -26,7 +26,7 @@ def local_file(data: str) -> str:
     """The path of a dataset; one of Minari's is converted first."""
     if not data.startswith("minari:"):
         return data
-    from asap.offline.minari import converted
+    from asap.data.minari import converted
 
     return converted(data.removeprefix("minari:"))
 

@@ -17,11 +17,11 @@ from jaxtyping import Array, Float
 
 from asap.base.errors import UserError
 from asap.base.keys import fold, host_generator, root
+from asap.data.dataset import Dataset
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.learn.train import compiled
 from asap.offline.batches import Batches, Minibatch
-from asap.offline.datasets import Dataset
 from asap.offline.objectives import as_window
 from asap.offline.play import discounted_returns, play_logged
 from asap.offline.weights import effective_sample_size

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from asap.data.layout import Meta
+from asap.data.npz import open_columns
 from asap.envs import catalog
 from asap.envs.controllers import find_controller
 from asap.offline.collect import collect
-from asap.offline.layout import Meta
-from asap.offline.npz import open_columns
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.paper.strikers import CONTROLLER

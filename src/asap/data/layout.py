@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from asap.offline.npz import Column, bad_file
+from asap.data.npz import Column, bad_file
 
 if TYPE_CHECKING:
     from asap.envs.catalog import NamedTask

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asap.offline.layout import BEHAVIOUR, DESCRIPTOR, FINAL, STEP_COLUMNS, SUCCESS, Layout, Meta, step_columns
-from asap.offline.npz import bad_file, fingerprint, open_columns
-from asap.offline.scan import Scan
+from asap.data.layout import BEHAVIOUR, DESCRIPTOR, FINAL, STEP_COLUMNS, SUCCESS, Layout, Meta, step_columns
+from asap.data.npz import bad_file, fingerprint, open_columns
+from asap.data.scan import Scan
 
 _KINDS = {"action": "iu", "episode": "iu", "terminated": "biu", "truncated": "biu", SUCCESS: "biu"}
 

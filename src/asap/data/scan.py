@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asap.offline.layout import BEHAVIOUR, EPISODE_COLUMNS, SUCCESS, Layout, step_columns
-from asap.offline.npz import Column, bad_file
+from asap.data.layout import BEHAVIOUR, EPISODE_COLUMNS, SUCCESS, Layout, step_columns
+from asap.data.npz import Column, bad_file
 
 CHUNK_ROWS = 1 << 16
 MOST_LOG_PROB = 1e-5  # A sum of logarithms may round above 0.

@@ -13,7 +13,7 @@ from numpy.lib import format as npy
 
 from asap.base.errors import RunError
 from asap.checkpoints import replacing
-from asap.offline.layout import Meta
+from asap.data.layout import Meta
 
 COPY_BYTES = 1 << 20
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # The same data give the same file.

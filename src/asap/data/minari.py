@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asap.base.errors import UserError
+from asap.data.layout import FINAL, Meta
+from asap.data.writing import DatasetWriter
 from asap.envs import catalog
-from asap.offline.layout import FINAL, Meta
-from asap.offline.writing import DatasetWriter
 
 if TYPE_CHECKING:
     from minari import MinariDataset
