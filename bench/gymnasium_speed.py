@@ -18,12 +18,12 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.workers.backend import Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
-from asap.workers.in_process import InProcess
+from asap.workers.hire import InProcess
 from asap.workers.pool import Pool
 from asap.workers.work import TRAINING, EpisodeId, Plan, Work
-from asap.workers.workers import Workers
 
 SECONDS_PER_STEP = 0.001
 LENGTH, EPISODES_PER_CHUNK, CHUNKS = 100, 5, 2  # Steps per episode; chunks per turn and worker.

@@ -29,12 +29,11 @@ import gymnasium
 import numpy as np
 
 from asap.envs.gymnasium.make import EnvSource, Rules
-from asap.workers.digests import digest
+from asap.workers.backend import Done, Event, Workers
 from asap.workers.dispatch import Dispatcher
-from asap.workers.in_process import InProcess
+from asap.workers.hire import InProcess
 from asap.workers.pool import Pool
-from asap.workers.work import EpisodeId, Finished, Plan, Work
-from asap.workers.workers import Done, Event, Workers
+from asap.workers.work import EpisodeId, Finished, Plan, Work, digest
 
 SOURCE, SLOW, RULES = EnvSource("CartPole-v1"), EnvSource("workers:slow_cart_pole"), Rules()
 NUM_WORKERS = 2
@@ -133,7 +132,7 @@ def nodes(source: EnvSource, count: int, rng: random.Random) -> dict:
 
         def strike() -> None:
             for pid in descendants(spare.pop().all_processes["raylet"][0].process.pid):
-                if "asap.workers.keeper" not in Path(f"/proc/{pid}/cmdline").read_text():
+                if "asap.workers.supervisor" not in Path(f"/proc/{pid}/cmdline").read_text():
                     os.kill(pid, signal.SIGKILL)
 
         def mend() -> None:

@@ -55,7 +55,7 @@ def kill_node(node) -> list[int]:
     """Ray's processes of the node; those of our workers must follow by themselves, and are returned."""
     raylet = node.all_processes["raylet"][0].process.pid
     pids = descendants(raylet)
-    ours = [pid for pid in pids if "asap.workers.keeper" in command(pid)]
+    ours = [pid for pid in pids if "asap.workers.supervisor" in command(pid)]
     for pid in pids:
         if pid not in ours:
             os.kill(pid, signal.SIGKILL)

@@ -10,11 +10,21 @@ from test_workers import new_works, played, walk
 
 from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.make import Rules
-from asap.workers import frames
-from asap.workers.digests import digest
-from asap.workers.frames import PREFIX, BadMessage, frame_size, pack, unpack
-from asap.workers.messages import Goodbye, Hello, Ready, Refused, decode, encode
-from asap.workers.work import EpisodeId, Failed, Finished
+from asap.workers import messages as frames
+from asap.workers.messages import (
+    PREFIX,
+    BadMessage,
+    Goodbye,
+    Hello,
+    Ready,
+    Refused,
+    decode,
+    encode,
+    frame_size,
+    pack,
+    unpack,
+)
+from asap.workers.work import EpisodeId, Failed, Finished, digest
 
 FAILED = Failed(
     EpisodeId(2**63 - 1, 2, 8), "env.step", "obs[1] is nan", "ü\n", 3, [1, [0.5, float("nan")]], "Traceback ..."

@@ -19,14 +19,12 @@ from ray_network import require_ray
 from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.make import EnvSource, Rules
 from asap.workers import dispatch, pool
-from asap.workers.board import Progress
-from asap.workers.digests import digest
+from asap.workers.backend import Died, Done, Progress, Started, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
-from asap.workers.in_process import InProcess
+from asap.workers.hire import InProcess
 from asap.workers.pool import Pool
-from asap.workers.work import EpisodeId, Failed, Finished, Plan, Work
-from asap.workers.workers import Died, Done, Started, Workers
+from asap.workers.work import EpisodeId, Failed, Finished, Plan, Work, digest
 
 TESTS = Path(__file__).parent
 
@@ -305,7 +303,7 @@ def test_factories_that_cannot_travel(back_end):
 
 
 def test_workers_start_without_jax():
-    code = "import sys, asap.workers.keeper, asap.workers.serve; print('jax' in sys.modules)"
+    code = "import sys, asap.workers.supervisor, asap.workers.serve; print('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
 
 

@@ -47,7 +47,7 @@ from asap.runs import Run
 from asap.session import Callback, Session
 from asap.state_arrays import from_arrays, to_arrays
 from asap.stopping import StopRequest
-from asap.workers.crew import IN_PROCESS
+from asap.workers.hire import IN_PROCESS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

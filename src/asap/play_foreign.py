@@ -27,7 +27,7 @@ from asap.show.explain import Explanation
 from asap.show.explain_foreign import explain_foreign
 from asap.show.readings import Losses, MeanReturn
 from asap.show.rounding import rounded
-from asap.workers.crew import hire
+from asap.workers.hire import hire
 from asap.workers.work import Played
 
 if TYPE_CHECKING:

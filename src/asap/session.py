@@ -30,7 +30,7 @@ from asap.state_arrays import from_arrays, parameter_digest, to_arrays
 from asap.stopping import StopRequest
 from asap.trained import Trained
 from asap.transfer import repeat_seeds
-from asap.workers.crew import IN_PROCESS, hire
+from asap.workers.hire import IN_PROCESS, hire
 
 SAVE_EVERY_SECONDS = 1.0
 WEIGHTLESS, MOST_WEIGHTLESS = 0.01, 20

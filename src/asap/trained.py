@@ -23,7 +23,7 @@ from asap.play_foreign import ForeignPlay
 from asap.policy.policy import ASAPPolicy
 from asap.runs import Run
 from asap.state_arrays import from_arrays
-from asap.workers.crew import IN_PROCESS
+from asap.workers.hire import IN_PROCESS
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) ->
     from asap.play_foreign import ForeignPlay
     from asap.show.explain import explain
     from asap.trained import Trained
-    from asap.workers.crew import IN_PROCESS
+    from asap.workers.hire import IN_PROCESS
 
     trained = Trained.load(path)
     index, named = trained.seed_index(seed), trained.task(task)
@@ -144,7 +144,7 @@ def _partition(trained: "Trained", named: "Task", index: int, title: str) -> "Fi
     from asap.envs.gymnasium.task import ForeignTask
     from asap.play_foreign import ForeignPlay
     from asap.show import figures
-    from asap.workers.crew import IN_PROCESS
+    from asap.workers.hire import IN_PROCESS
 
     policy = trained.policy(index)
     if isinstance(named, ForeignTask):

@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from asap.base.errors import RunError
-from asap.workers.board import Progress
-from asap.workers.digests import digest
-from asap.workers.work import EpisodeId, Failed, Finished, Work
+from asap.workers.backend import Progress
+from asap.workers.work import EpisodeId, Failed, Finished, Work, digest
 
 # A worker that is killed from outside is no fault of the episode it was playing, so such deaths may be many; yet there must
 # be an end to an environment that kills its worker at another step each time.

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from asap.base.errors import RunError
+from asap.workers.backend import Died, Done, Event, Progress, Started, Stopped, Workers
 from asap.workers.batch import KILLS_PER_RETRY, Batch
-from asap.workers.board import Progress
 from asap.workers.work import Failed, Finished, Work
-from asap.workers.workers import Died, Done, Event, Started, Stopped, Workers
 
 LONGEST_START = 60.0  # Seconds for making an environment, or the step timeout if that is longer.
 LONGEST_WITHOUT_WORKERS = 60.0

@@ -12,12 +12,10 @@ import time
 from pathlib import Path
 
 from asap.envs.gymnasium.make import EnvSource, Rules
-from asap.workers.board import Progress
-from asap.workers.frames import BadMessage
-from asap.workers.messages import Goodbye, Hello, decode, encode
+from asap.workers.backend import Died, Event, Progress, Workers, event_of
+from asap.workers.messages import BadMessage, Goodbye, Hello, decode, encode
 from asap.workers.work import Work
 from asap.workers.worker_process import WorkerEnded, WorkerProcess
-from asap.workers.workers import Died, Event, Workers, event_of
 
 PATIENCE_AT_CLOSE = 5.0  # Seconds for environments to close; then they are killed.
 

@@ -14,14 +14,12 @@ from typing import Any
 from asap.base.errors import UserError
 from asap.envs.gymnasium.isolation import Surroundings
 from asap.envs.gymnasium.make import EnvSource, Rules
-from asap.workers.board import Progress
-from asap.workers.frames import BadMessage
-from asap.workers.messages import Hello, Message, Ready, decode, encode
+from asap.workers.backend import Died, Event, Progress, Stopped, Workers, event_of
+from asap.workers.messages import BadMessage, Hello, Message, Ready, decode, encode
 from asap.workers.pool import PATIENCE_AT_CLOSE
 from asap.workers.relay import Relay, Reply
 from asap.workers.serve import versions
 from asap.workers.work import Work
-from asap.workers.workers import Died, Event, Stopped, Workers, event_of
 
 FIELD = "--workers"
 PATIENCE = 1.0  # Seconds; so often a busy worker tells where it is.

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from asap.workers.board import Progress
+from asap.workers.backend import Progress
 from asap.workers.messages import Goodbye, encode
 from asap.workers.worker_process import WorkerEnded, WorkerProcess
 

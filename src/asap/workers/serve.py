@@ -8,10 +8,9 @@ import numpy as np
 import asap
 from asap.base.errors import UserError
 from asap.envs.gymnasium.checked_env import Border
-from asap.workers.board import Board
-from asap.workers.episodes import play_chunk
-from asap.workers.frames import PREFIX, frame_size
-from asap.workers.messages import Hello, Message, Ready, Refused, decode, encode
+from asap.workers.backend import Board
+from asap.workers.messages import PREFIX, Hello, Message, Ready, Refused, decode, encode, frame_size
+from asap.workers.play import play_chunk
 from asap.workers.work import Work
 
 

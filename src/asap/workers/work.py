@@ -4,6 +4,7 @@ An episode is a function of its id, of the policy and of the environment: who pl
 makes no difference. That is why any number of workers gives the same bits.
 """
 
+import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,3 +91,12 @@ class Finished(NamedTuple):
     number: int
     played: tuple[Played, ...]
     failed: Failed | None = None
+
+
+def digest(played: Played) -> str:
+    """Of all but the notes: those are made once, in whichever episode came first at a worker."""
+    total = hashlib.sha256(repr((*played.episode, played.terminated, played.success)).encode())
+    for array in (played.observations, played.skills, played.actions, played.rewards):
+        total.update(f"{array.dtype.name}{array.shape}".encode())
+        total.update(array.tobytes())
+    return total.hexdigest()

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 
 from asap.base.errors import RunError
-from asap.workers.board import Board, Progress, new_board
-from asap.workers.frames import PREFIX, BadMessage, frame_size
+from asap.workers.backend import Board, Progress, new_board
+from asap.workers.messages import PREFIX, BadMessage, frame_size
 
 _PATIENCE_AT_SEND = 10.0  # Seconds.
 _PATIENCE_AT_DEATH = 2.0
@@ -21,7 +21,7 @@ _PIECE = 1 << 20
 _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from asap.workers.keeper import keep
+from asap.workers.supervisor import keep
 keep(*map(int, sys.argv[2:]))
 """
 

@@ -42,7 +42,7 @@ def _play(keeper: int, connection: int, board: int) -> NoReturn:
     os.close(nothing)
     for descriptor in (connection, board):  # Not for what the environment starts.
         os.set_inheritable(descriptor, False)
-    from asap.workers.board import Board
+    from asap.workers.backend import Board
     from asap.workers.serve import serve
 
     serve(socket.socket(fileno=connection), Board(board))

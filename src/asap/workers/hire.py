@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asap.base.errors import RunError, UserError
+from asap.envs.gymnasium.checked_env import Border
 from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.workers.backend import Done, Event, Progress, Started, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import Recording, failure
-from asap.workers.in_process import InProcess
+from asap.workers.play import play_chunk
 from asap.workers.pool import Pool
-from asap.workers.work import Failed
-from asap.workers.workers import Workers
+from asap.workers.work import Failed, Work
 
 IN_PROCESS = "0"
 MOST_WORKERS = 1024
@@ -58,3 +59,36 @@ def _checked(text: str, count: int) -> int:
     if not 1 <= count <= MOST_WORKERS:
         raise UserError("--workers", f"must be from 1 to {MOST_WORKERS}", text, CURE)
     return count
+
+
+class InProcess(Workers):
+    """Plays while it is polled, one chunk at a time.
+
+    There is no protection from an environment that hangs, crashes or leaks: it takes the driver with it.
+    """
+
+    num_workers = 1
+
+    def __init__(self, source: EnvSource, rules: Rules):
+        self._border = Border(source, rules)
+        self._events: list[Event] = [Started(0)]
+        self._work: Work | None = None
+
+    def submit(self, worker: int, work: Work) -> None:
+        self._work = work
+
+    def poll(self, timeout: float) -> list[Event]:
+        events, self._events = self._events, []
+        if self._work is not None:
+            work, self._work = self._work, None
+            events.append(Done(0, play_chunk(self._border, work)))
+        return events
+
+    def progress(self, worker: int) -> Progress:
+        return Progress()
+
+    def restart(self, worker: int) -> None:
+        raise AssertionError("this process neither dies nor is silent while it lives")
+
+    def close(self) -> None:
+        self._border.close()
