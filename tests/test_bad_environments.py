@@ -13,7 +13,7 @@ import pytest
 from command_line import asap
 from foreign_envs import Walk
 
-from asap.runs import Run
+from asap.runs.directory import Run
 
 TINY = ["--steps", "400", "--set", "run.candidates=0", "--set", "run.final_episodes=2", "--set", "learn.batch_steps=64"]
 

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from command_line import asap
 
-from asap.checkpoints import generations
 from asap.configure import settings_of
 from asap.envs import catalog
 from asap.policy.build import build_policy
 from asap.policy.examine import warnings_about
-from asap.runs import Run
+from asap.runs.checkpoints import generations
+from asap.runs.directory import Run
 from asap.state_arrays import parameter_digest
 from asap.trained import Trained
 

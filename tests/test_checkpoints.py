@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asap import checkpoints
 from asap.base.errors import RunError, UserError
+from asap.runs import checkpoints
 
 GOLDEN_1 = """
 yAEAAAAAAAB7Il9fbWV0YWRhdGFfXyI6eyJzZWFsIjoiYzMxNzU3OTdmYThlMGRkM2M5YTlhYzllNTNkNjNmMjk1ODRlZTUzMmY1YTgzMjExND
@@ -320,7 +320,7 @@ def test_a_pickle_in_disguise_is_not_executed(two):
 
 READ_BOMBS = """
 import sys
-from asap import checkpoints
+from asap.runs import checkpoints
 from asap.base.errors import RunError
 for path in sys.argv[1:]:
     try:
@@ -427,7 +427,7 @@ FILL_DISK = """
 import os, subprocess, sys
 from pathlib import Path
 import numpy as np
-from asap import checkpoints
+from asap.runs import checkpoints
 from asap.base.errors import RunError
 folder = Path(sys.argv[1])
 def save(step, kilobytes):
@@ -464,7 +464,7 @@ SAVE_FOR_EVER = """
 import itertools, os, sys
 from pathlib import Path
 import numpy as np
-from asap import checkpoints
+from asap.runs import checkpoints
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
 for step in itertools.count(first):
     checkpoints.write(folder, step, {"x": np.full(100_000, float(step))}, {"step": step})
@@ -494,7 +494,7 @@ DIE_WHILE_WRITING = """
 import resource, signal, sys
 from pathlib import Path
 import numpy as np
-from asap import checkpoints
+from asap.runs import checkpoints
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
@@ -521,6 +521,6 @@ def test_litter_is_removed_and_nothing_else(tmp_path):
 
 
 def test_importing_stays_cheap():
-    code = "import sys, asap.runs, asap.stopping; print({'jax', 'numpy', 'safetensors'} & sys.modules.keys())"
+    code = "import sys, asap.runs.directory, asap.runs.signals; print({'jax', 'numpy', 'safetensors'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr

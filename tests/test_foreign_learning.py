@@ -18,11 +18,11 @@ from asap.configure import settings_of, tasks_of
 from asap.evaluate import known_mean
 from asap.learn.foreign import evaluation_of
 from asap.learn.search import search
-from asap.loggers import loggers, metrics_of
-from asap.runs import Run
+from asap.runs.directory import Run
+from asap.runs.loggers import loggers, metrics_of
+from asap.runs.signals import StopRequest
 from asap.session import Session
 from asap.state_arrays import parameter_digest
-from asap.stopping import StopRequest
 from asap.trained import Trained
 from asap.workers.work import EpisodeId, Played
 

@@ -8,7 +8,7 @@ from asap.config.settings import override
 from asap.envs import catalog
 from asap.paper.lifelong import SETTINGS, per_task, room, until, with_own_planes
 from asap.paper.task_sequence import Learner, School, judge, play_sequence
-from asap.stopping import StopRequest
+from asap.runs.signals import StopRequest
 
 LOOKS = (1, 3)
 LEARNERS = [Learner("from scratch", carries=False), Learner("frozen", plane_length=0.1, freezes_after=1)]

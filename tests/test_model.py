@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import asap
-from asap import ASAP, checkpoints
+from asap import ASAP
 from asap.base.errors import RunError, UserError
+from asap.runs import checkpoints
 from asap.session import Session
 
 QUICK = ("lanes=16", "window=32", "epochs=1", "chunk=2", "critic_features=8", "eval_episodes=4", "final_episodes=4")

@@ -15,9 +15,9 @@ from asap.configure import settings_of
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
 from asap.offline.collect import collect
-from asap.runs import Run
+from asap.runs.directory import Run
+from asap.runs.signals import StopRequest
 from asap.session import Session
-from asap.stopping import StopRequest
 from asap.summary import summary
 
 SETTINGS = ["run.eval_episodes=50", "run.final_episodes=200", "run.chunk=10", "run.seeds=2"]

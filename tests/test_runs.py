@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asap import checkpoints, locks, runs
 from asap.base.errors import RunError, UserError
-from asap.runs import Run
+from asap.runs import checkpoints
+from asap.runs import directory as runs
+from asap.runs import lock as locks
+from asap.runs.directory import Run
 
 ARRAYS = {"beta": np.array([-0.5, 0.0, 1.0], np.float32)}
 PATHS = ["run ü space", "new\nline", "-rf", " ", "ü" * 127, "a" * 255, "\udcff undecodable", "50% {x} 'q' \"", "~"]
@@ -295,7 +297,7 @@ fcntl.flock = flock
 """
 HOLD = """
 import os, sys, time
-from asap.runs import Run
+from asap.runs.directory import Run
 with Run.open(sys.argv[1]).locked():
     orphan = os.fork()  # A worker that outlives its killed parent must not keep the run.
     if orphan == 0:
@@ -408,7 +410,7 @@ def test_a_claim_that_cannot_be_signed_is_withdrawn(run, monkeypatch):
 
 LEAVE_IN_A_FORK = """
 import os, sys
-from asap.runs import Run
+from asap.runs.directory import Run
 run = Run.open(sys.argv[1])
 with run.locked():
     if os.fork() == 0:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from asap.stopping import StopRequest
+from asap.runs.signals import StopRequest
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -82,7 +82,7 @@ def test_outside_the_main_thread_nothing_is_installed():
 
 LOOP = """
 import sys, time
-from asap.stopping import StopRequest
+from asap.runs.signals import StopRequest
 with StopRequest() as stop:
     print("ready", flush=True)
     deadline = time.monotonic() + 20

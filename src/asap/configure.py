@@ -11,7 +11,7 @@ from asap.envs import catalog
 from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import Task, resolve
 from asap.policy.build import build_psi, require_memory
-from asap.runs import Run
+from asap.runs.directory import Run
 
 
 def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:

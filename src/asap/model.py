@@ -27,7 +27,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from asap import checkpoints
 from asap.base.errors import RunError, UserError
 from asap.config.schema import Config, complete
 from asap.config.settings import override, read_toml, to_toml
@@ -37,16 +36,17 @@ from asap.envs.gymnasium import task as foreign
 from asap.envs.gymnasium.make import EnvSource
 from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import Task, live_task
-from asap.loggers import loggers
 from asap.play_foreign import ForeignPlay
 from asap.play_named import NamedPlay
 from asap.policy.build import require_memory
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of
-from asap.runs import Run
+from asap.runs import checkpoints
+from asap.runs.directory import Run
+from asap.runs.loggers import loggers
+from asap.runs.signals import StopRequest
 from asap.session import Callback, Session
 from asap.state_arrays import from_arrays, to_arrays
-from asap.stopping import StopRequest
 from asap.workers.hire import IN_PROCESS
 
 if TYPE_CHECKING:

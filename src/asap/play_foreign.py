@@ -22,7 +22,7 @@ from asap.policy.host import Player
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.predict_inputs import checked_state
-from asap.runs import print_note
+from asap.runs.directory import print_note
 from asap.show.explain import Explanation
 from asap.show.explain_foreign import explain_foreign
 from asap.show.readings import Losses, MeanReturn

@@ -22,9 +22,9 @@ from asap.evaluate import evaluate
 from asap.learn.train import compiled
 from asap.offline.play import discounted_returns, play_logged
 from asap.policy.build import build_policy
-from asap.runs import Run
+from asap.runs.directory import Run
+from asap.runs.signals import StopRequest
 from asap.session import Session
-from asap.stopping import StopRequest
 
 EPISODES, AT_ONCE = 20_000, 500
 CONTROLLER = "dist:12"  # Of a striker: the approximately optimal partition is its disc around the goal.

@@ -25,9 +25,9 @@ from asap.offline.source import trainer_from_data
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of, with_parameters
-from asap.runs import Run
+from asap.runs.directory import Run
+from asap.runs.signals import StopRequest
 from asap.state_arrays import from_arrays, parameter_digest, to_arrays
-from asap.stopping import StopRequest
 from asap.trained import Trained
 from asap.transfer import repeat_seeds
 from asap.workers.hire import IN_PROCESS, hire

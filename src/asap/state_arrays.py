@@ -6,9 +6,9 @@ import jax
 import numpy as np
 
 from asap.base.errors import RunError
-from asap.checkpoints import digest
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of
+from asap.runs.checkpoints import digest
 
 
 def _named_leaves(tree: Any) -> tuple[list[tuple[str, Any]], Any]:

@@ -21,7 +21,7 @@ from asap.learn import foreign
 from asap.learn.train import Trainer
 from asap.play_foreign import ForeignPlay
 from asap.policy.policy import ASAPPolicy
-from asap.runs import Run
+from asap.runs.directory import Run
 from asap.state_arrays import from_arrays
 from asap.workers.hire import IN_PROCESS
 

@@ -4,8 +4,8 @@ import json
 import os
 
 from asap.base.errors import UserError
-from asap.commands.progress import Progress
 from asap.config.schema import Config, RunConfig
+from asap.runs.progress import Progress
 
 
 def collect_episodes(

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asap.base.errors import UserError
-from asap.commands.progress import Progress
 from asap.paper.experiments import GROUPS, Experiment, find
+from asap.runs.progress import Progress
 
 if TYPE_CHECKING:
     from asap.paper.laboratory import Laboratory
@@ -35,7 +35,7 @@ def reproduce(name: str, seeds: int | None, seed: int, out: str, as_json: bool) 
     if not 0 <= seed < 2**62:
         raise UserError("--seed", "must be an integer from 0 to 2^62 - 1", seed, "the default is 0")
     from asap.paper.laboratory import Laboratory
-    from asap.stopping import StopRequest
+    from asap.runs.signals import StopRequest
 
     folder = Path(out)
     with StopRequest() as stop:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from asap.base.errors import UserError
 from asap.config.schema import Config, complete
 from asap.config.settings import override, read_toml, to_toml, validate
-from asap.runs import Run
-from asap.stopping import StopRequest
+from asap.runs.directory import Run
+from asap.runs.signals import StopRequest
 
 if TYPE_CHECKING:
     from asap.session import Result
@@ -50,7 +50,7 @@ def train_to_end(
     """Trains with a progress bar until the run is over or a signal asks to stop; an error is also logged in the run."""
     with StopRequest() as stop:
         try:
-            from asap.loggers import loggers
+            from asap.runs.loggers import loggers
             from asap.session import Session
 
             with loggers(config, tensorboard, wandb, progress_bar=True) as told:

@@ -17,9 +17,9 @@ from asap.configure import settings_of, transfer_settings
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.policy.policy import ASAPPolicy
-from asap.runs import Run
+from asap.runs.directory import Run
+from asap.runs.signals import StopRequest
 from asap.session import Report, Result, Session
-from asap.stopping import StopRequest
 
 
 @dataclass(frozen=True)

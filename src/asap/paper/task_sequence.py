@@ -17,7 +17,7 @@ from asap.learn.advantage import Critic
 from asap.learn.train import TrainState, begin_training, compiled, init, update
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import soften
-from asap.stopping import StopRequest
+from asap.runs.signals import StopRequest
 
 # Ids folded into a seed's key; training uses smaller ones.
 _EVALUATE, _ORDER = 8, 9

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from asap import checkpoints
+from asap.runs import checkpoints
 from asap.base.errors import RunError
-from asap.checkpoints import Refused
+from asap.runs.checkpoints import Refused
 
 LOCK, OWNER = "lock", "owner.json"
 SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # Neither through a link out of the run, nor hanging on a FIFO.

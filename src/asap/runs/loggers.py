@@ -54,7 +54,7 @@ def loggers(
     with contextlib.ExitStack() as stack:
         found: list[Callback] = []
         if progress_bar:
-            from asap.commands.progress import Progress
+            from asap.runs.progress import Progress
 
             found.append(stack.enter_context(Progress(config)).show)
         if tensorboard is not None:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from asap import checkpoints
+from asap.runs import checkpoints
 from asap.base.errors import RunError, UserError
-from asap.checkpoints import Checkpoint, Refused
-from asap.locks import LOCK, OWNER, SAFELY, flocked, owned, parsed, reported
+from asap.runs.checkpoints import Checkpoint, Refused
+from asap.runs.lock import LOCK, OWNER, SAFELY, flocked, owned, parsed, reported
 
 Notice = Callable[[str], None]
 _CONFIG, _EVENTS, _CHECKPOINTS = "config.toml", "events.jsonl", "checkpoints"
