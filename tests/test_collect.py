@@ -11,7 +11,7 @@ from asap.data.dataset import Dataset
 from asap.data.layout import layout_of
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
-from asap.offline.collect import collect
+from asap.experience.collect import collect
 
 
 @pytest.mark.parametrize("name", catalog.names()[:3])

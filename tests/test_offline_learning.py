@@ -14,7 +14,7 @@ from asap.config.settings import read_toml
 from asap.configure import settings_of
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
-from asap.offline.collect import collect
+from asap.experience.collect import collect
 from asap.runs.directory import Run
 from asap.runs.signals import StopRequest
 from asap.session import Session

@@ -13,11 +13,11 @@ from asap.data.dataset import Dataset
 from asap.data.layout import Layout, Meta
 from asap.data.writing import DatasetWriter
 from asap.envs.core import TaskSet
-from asap.offline.batches import Batches
-from asap.offline.collect import as_columns
+from asap.experience.collect import as_columns
+from asap.experience.minibatches import Batches
+from asap.experience.off_policy import estimate
+from asap.experience.weights import clipped_weights, effective_sample_size, log_ratios_so_far, merits
 from asap.offline.play import discounted_returns, play_logged
-from asap.offline.value import estimate
-from asap.offline.weights import clipped_weights, effective_sample_size, log_ratios_so_far, merits
 
 
 def test_weights_are_unbiased_by_enumeration():

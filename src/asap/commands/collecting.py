@@ -22,7 +22,7 @@ def collect_episodes(
     from asap.base.stats import wilson_interval
     from asap.envs import catalog
     from asap.envs.controllers import explored, find_controller
-    from asap.offline.collect import collect
+    from asap.experience.collect import collect
 
     named = catalog.find(task)
     behaviour = explored(find_controller(named, controller), epsilon)

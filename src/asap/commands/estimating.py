@@ -9,8 +9,8 @@ TOO_FEW = " (too few: do not trust it)"
 def estimate_run(path: str, data: str, episodes: int, seed: int, best: bool, as_json: bool) -> None:
     from asap.data.dataset import Dataset
     from asap.data.layout import layout_of
+    from asap.experience.off_policy import estimate, true_value
     from asap.offline.source import local_file
-    from asap.offline.value import estimate, true_value
     from asap.trained import Trained
 
     trained = Trained.load(path, best)

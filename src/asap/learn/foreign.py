@@ -19,10 +19,10 @@ from asap.base.keys import host_generator
 from asap.config.schema import Config
 from asap.envs.gymnasium.task import ForeignTask
 from asap.evaluate import Evaluation
+from asap.experience.episode_warnings import Remarks
 from asap.learn.advantage import new_critic
 from asap.learn.convergence import start_monitor
 from asap.learn.episode_batches import packed, totals_of, update_from_episodes
-from asap.learn.remarks import Remarks
 from asap.learn.search import Found, search
 from asap.learn.train import Metrics, TrainState, compiled, is_active
 from asap.learn.updates import optimizer_of

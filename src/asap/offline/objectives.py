@@ -17,12 +17,12 @@ from asap.base.keys import Key
 from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config
 from asap.envs.core import TaskSet
+from asap.experience.minibatches import Minibatch
+from asap.experience.weights import clipped_weights, effective_sample_size, log_ratios_so_far
 from asap.learn.advantage import Critic, fit, lambda_advantages
 from asap.learn.regularize import regularity_gradient
 from asap.learn.train import CRITIC_RIDGE, FromData, Improved, Metrics, TrainState, standardize, take_over
 from asap.learn.updates import Diagnostics, Step, ascend
-from asap.offline.batches import Minibatch
-from asap.offline.weights import clipped_weights, effective_sample_size, log_ratios_so_far
 from asap.policy.policy import NO_SKILL
 from asap.policy.score import MARGINAL, score, weighted_score
 

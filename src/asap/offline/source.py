@@ -12,10 +12,10 @@ from asap.data.layout import layout_of
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.core import TaskSet
+from asap.experience.minibatches import Batches
+from asap.experience.weights import effective_sample_size, merits
 from asap.learn.train import Trainer
-from asap.offline.batches import Batches
 from asap.offline.objectives import update_from_data
-from asap.offline.weights import effective_sample_size, merits
 
 LEAST_EPISODES = 30_000  # A small dataset is read several times.
 # Below this the weights of the start, which is nearly uniform, say nothing about other policies.

@@ -6,7 +6,7 @@ from asap.data.layout import Meta
 from asap.data.npz import open_columns
 from asap.envs import catalog
 from asap.envs.controllers import find_controller
-from asap.offline.collect import collect
+from asap.experience.collect import collect
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.paper.strikers import CONTROLLER

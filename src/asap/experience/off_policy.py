@@ -20,11 +20,11 @@ from asap.base.keys import fold, host_generator, root
 from asap.data.dataset import Dataset
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
+from asap.experience.minibatches import Batches, Minibatch
+from asap.experience.weights import effective_sample_size
 from asap.learn.train import compiled
-from asap.offline.batches import Batches, Minibatch
 from asap.offline.objectives import as_window
 from asap.offline.play import discounted_returns, play_logged
-from asap.offline.weights import effective_sample_size
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import MARGINAL, score
 
