@@ -16,8 +16,8 @@ from asap.policy.features import RBF, Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
-from asap.show.explain import explain, explain_policy
-from asap.show.expressions import expression
+from asap.show.words.explain import explain, explain_policy
+from asap.show.words.expressions import expression
 
 CONSTANT = Features.of(Polynomial(0), (0,))
 LINEAR = Features.of(Polynomial(1), (0, 1))

@@ -21,9 +21,9 @@ from asap.policy.partition import Partition
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
-from asap.show.explain_foreign import explain_foreign
-from asap.show.readings import Losses, MeanReturn
-from asap.show.rounding import rounded, rulebook, significant, whole_percents
+from asap.show.words.explain_rules import explain_foreign
+from asap.show.words.readings import Losses, MeanReturn
+from asap.show.words.rounding import rounded, rulebook, significant, whole_percents
 
 MEANS = np.float32([0.5, -1.0, 0.02, 300.0])
 DEVIATIONS = np.float32([0.4, 2.0, 0.05, 3.0])
@@ -132,7 +132,7 @@ def test_a_plane_that_points_the_other_way_is_the_same_rule_with_the_skills_exch
 @pytest.mark.parametrize("planes", [1, 2])
 @pytest.mark.parametrize("basis", [Polynomial(1), Polynomial(2)], ids=["linear", "quadratic"])
 def test_the_rules_say_what_the_rounded_policy_does(planes, basis, monkeypatch):
-    monkeypatch.setattr("asap.show.rule_sentences.MOST_TERMS", 99)
+    monkeypatch.setattr("asap.show.words.rule_sentences.MOST_TERMS", 99)
     generator = np.random.default_rng(planes)
     theta = np.log([[[0.92], [0.08]], [[0.08], [0.92]], [[0.08], [0.92]], [[0.92], [0.08]]])[: 2**planes]
     policy = policy_of(scaled(basis), generator.normal(size=(planes, scaled(basis).size(0))), gibbs(theta))

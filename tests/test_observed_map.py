@@ -17,8 +17,8 @@ from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import regions_at
 from asap.policy.skills import GaussianSkills, GibbsSkills
-from asap.show.observed_map import deciding_inputs, observed_map
-from asap.show.palette import blend, skill_colour
+from asap.show.figures.observed_map import deciding_inputs, observed_map
+from asap.show.figures.palette import blend, skill_colour
 
 
 @functools.cache

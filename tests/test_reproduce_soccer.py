@@ -20,9 +20,9 @@ from asap.paper import fig2f, fig2h, offline_games, strikers
 from asap.paper.fig2g import kind_of
 from asap.paper.fig2i import clearance, detour
 from asap.paper.laboratory import Laboratory
-from asap.show.game import Game
-from asap.show.pitch import PITCH
-from asap.show.ways import draw_ways
+from asap.show.figures.ball_paths import draw_ways
+from asap.show.figures.game import Game
+from asap.show.figures.pitch import PITCH
 
 R1 = find("striker-r1")
 

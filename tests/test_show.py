@@ -20,8 +20,8 @@ from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
 from asap.show.figures import learning_curves, partition_map, skill_usage
-from asap.show.labels import spread
-from asap.show.palette import SKILL_COLOURS, skill_colour, skill_line_style
+from asap.show.figures.labels import spread
+from asap.show.figures.palette import SKILL_COLOURS, skill_colour, skill_line_style
 
 CONSTANT = Features.of(Polynomial(0), (0,))
 LINEAR = Features.of(Polynomial(1), (0, 1))

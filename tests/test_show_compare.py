@@ -21,8 +21,8 @@ from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
 from asap.show.figures import compare_curves, partition_gallery, seed_dots
-from asap.show.palette import METHOD_COLOURS, SKILL_COLOURS, method_colour, method_line_style, skill_colour
-from asap.show.report import Chapter, report_html, results_markdown
+from asap.show.figures.palette import METHOD_COLOURS, SKILL_COLOURS, method_colour, method_line_style, skill_colour
+from asap.show.pages.report import Chapter, report_html, results_markdown
 
 TWO_ROOMS, FLIPPED = find("two-rooms"), find("flipped-two-rooms")
 REFERENCE = TWO_ROOMS.reference

@@ -21,10 +21,10 @@ from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
 from asap.session import Curve
-from asap.show import film
-from asap.show.film import save_film
-from asap.show.game import Controlled, Game, game_to_show, play_game
-from asap.show.palette import skill_colour
+from asap.show.figures import film
+from asap.show.figures.film import save_film
+from asap.show.figures.game import Controlled, Game, game_to_show, play_game
+from asap.show.figures.palette import skill_colour
 from asap.trained import Trained
 
 R1 = find("striker-r1")

@@ -17,9 +17,9 @@ from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
 from asap.show.figures import partition_gallery, partition_map
-from asap.show.palette import SKILL_COLOURS
-from asap.show.partition_map import pixel_regions
-from asap.show.pitch import PITCH
+from asap.show.figures.palette import SKILL_COLOURS
+from asap.show.figures.partition_map import pixel_regions
+from asap.show.figures.pitch import PITCH
 
 R1, R3 = find("striker-r1"), find("striker-r3")
 DRIBBLE, SHOOT = (0.02, 0.97, 0.01), (0.01, 0.01, 0.98)

@@ -23,10 +23,10 @@ from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.predict_inputs import checked_state
 from asap.runs.directory import print_note
-from asap.show.explain import Explanation
-from asap.show.explain_foreign import explain_foreign
-from asap.show.readings import Losses, MeanReturn
-from asap.show.rounding import rounded
+from asap.show.words.explain import Explanation
+from asap.show.words.explain_rules import explain_foreign
+from asap.show.words.readings import Losses, MeanReturn
+from asap.show.words.rounding import rounded
 from asap.workers.hire import hire
 from asap.workers.work import Played
 
@@ -109,7 +109,7 @@ class ForeignPlay:
         return explain_foreign(one, self.task, told["usage"], told["durations"], losses)
 
     def plot(self, policy: ASAPPolicy, task: str | None = None, title: str | None = None) -> "Figure":
-        from asap.show.observed_map import observed_map
+        from asap.show.figures.observed_map import observed_map
 
         played = self._played([(policy, False)], EPISODES, 0)[0]
         observations = np.concatenate([episode.observations[:-1] for episode in played])

@@ -18,7 +18,7 @@ from asap.evaluate import Evaluation, evaluate
 from asap.learn.train import compiled, init
 from asap.policy.policy import ASAPPolicy
 from asap.predict_inputs import checked_observation, checked_state
-from asap.show.explain import Explanation, explain
+from asap.show.words.explain import Explanation, explain
 
 _EVALUATE, _PREDICT = 5, 6  # Streams of the seed's key; 0 to 4 are the learner's.
 EPISODES_TO_READ = 200  # Played to tell how much each skill is used, for words and pictures.

@@ -85,7 +85,7 @@ def _evaluation_in_words(name: str, report: dict) -> str:
 def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) -> None:
     from asap.envs.gymnasium.task import ForeignTask
     from asap.play_foreign import ForeignPlay
-    from asap.show.explain import explain
+    from asap.show.words.explain import explain
     from asap.trained import Trained
     from asap.workers.hire import IN_PROCESS
 
@@ -106,7 +106,7 @@ def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_
     from asap.envs.soccer.half_field import Striker
     from asap.session import Curve
     from asap.show import figures
-    from asap.show.film import save_game
+    from asap.show.figures.film import save_game
     from asap.trained import Trained
 
     trained = Trained.load(path)

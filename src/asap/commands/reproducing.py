@@ -14,7 +14,7 @@ from asap.runs.progress import Progress
 
 if TYPE_CHECKING:
     from asap.paper.laboratory import Laboratory
-    from asap.show.report import Chapter
+    from asap.show.pages.report import Chapter
 
 
 def list_experiments(as_json: bool) -> None:
@@ -53,7 +53,7 @@ def reproduce(name: str, seeds: int | None, seed: int, out: str, as_json: bool) 
 
 
 def _chapter(experiment: Experiment, laboratory: "Laboratory", quiet: bool) -> "Chapter":
-    from asap.show.report import Chapter
+    from asap.show.pages.report import Chapter
 
     began, known = time.monotonic(), set(laboratory.records)
     outcome = experiment.run(laboratory)
@@ -88,7 +88,7 @@ def _in_words(chapter: "Chapter", folder: Path) -> str:
 def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: list[int], seed: int, quiet: bool) -> None:
     import jax
 
-    from asap.show.report import report_html, results_markdown
+    from asap.show.pages.report import report_html, results_markdown
 
     header = {
         "command": f"asap reproduce {name}" + (f" --seeds {seeds[0]}" if len(seeds) == 1 else "") + f" --seed {seed}",

@@ -6,7 +6,7 @@ from asap.base.stats import Curve
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.runs.directory import Run
-from asap.show.compare import compare_curves
+from asap.show.figures.comparison import compare_curves
 
 # From the approximately optimal partition: from the misspecified one the gradient is small on the plateau at the start, too.
 SETTINGS = (

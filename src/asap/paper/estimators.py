@@ -4,7 +4,7 @@ from asap.base.stats import median_with_failures
 from asap.config.schema import GRADIENTS, LEARNERS
 from asap.paper.claims import Claim, Outcome, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
-from asap.show.dots import seed_dots
+from asap.show.figures.comparison import seed_dots
 
 BUDGET = "run.episodes=3000"
 

@@ -2,8 +2,8 @@
 
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
-from asap.show.gallery import partition_gallery
-from asap.show.partition_map import partition_map
+from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.partition_map import partition_map
 
 ENOUGH = 19 / 20  # Share of the seeds that must be near-optimal.
 

@@ -6,7 +6,7 @@ from asap.paper import fig2c
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.policy.regions import regions_at, states_in_bounds
-from asap.show.gallery import partition_gallery
+from asap.show.figures.gallery import partition_gallery
 
 
 def run(laboratory: Laboratory) -> Outcome:

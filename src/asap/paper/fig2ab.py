@@ -2,7 +2,7 @@
 
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
-from asap.show.compare import compare_curves
+from asap.show.figures.comparison import compare_curves
 
 FIXED = "learn.step_size_beta=0.0"
 

@@ -5,8 +5,7 @@ import numpy as np
 from asap.base.stats import median_with_failures
 from asap.paper.claims import Claim, Outcome, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
-from asap.show.compare import compare_curves
-from asap.show.dots import seed_dots
+from asap.show.figures.comparison import compare_curves, seed_dots
 
 SOURCE, TARGET = "two-rooms", "flipped-two-rooms"
 # Skills that keep some probability for every move are not caught in a corner where a flipped plane leans the wrong way.

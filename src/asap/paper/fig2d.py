@@ -7,8 +7,8 @@ from asap.envs import catalog
 from asap.paper import fig2c
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
-from asap.show.dots import seed_dots
-from asap.show.gallery import partition_gallery
+from asap.show.figures.comparison import seed_dots
+from asap.show.figures.gallery import partition_gallery
 from asap.trained import play
 from asap.transfer import flip
 

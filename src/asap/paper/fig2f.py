@@ -5,10 +5,10 @@ import numpy as np
 from asap.paper.claims import Claim, Film, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import CONTROLLER, distances_to_goal, learned, shooting_places
-from asap.show.film import save_game
-from asap.show.gallery import partition_gallery
-from asap.show.partition_map import partition_map
-from asap.show.pitch import PITCH
+from asap.show.figures.film import save_game
+from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.partition_map import partition_map
+from asap.show.figures.pitch import PITCH
 
 NEAR, FAR = 8.0, 20.0  # Metres: within NEAR all may be asked to shoot, beyond FAR to dribble.
 SECTOR = 45.0  # Degrees to both sides of the pitch's middle line, seen from the goal: where attacks come from.

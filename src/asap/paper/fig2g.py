@@ -6,7 +6,7 @@ from asap.base import stats
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import learned, linear
-from asap.show.gallery import partition_gallery
+from asap.show.figures.gallery import partition_gallery
 
 NEAR = 0.95  # Of the goals of the best optimum: a kind that has as many is as good.
 

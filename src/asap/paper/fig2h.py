@@ -6,9 +6,9 @@ from asap.envs.soccer.half_field import NORMALISED_HALF_LENGTH, NORMALISED_HALF_
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.paper.strikers import area, learned, shooting_places
-from asap.show.dots import seed_dots
-from asap.show.gallery import partition_gallery
-from asap.show.pitch import PITCH
+from asap.show.figures.comparison import seed_dots
+from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.pitch import PITCH
 
 BALL = ("ball x", "ball y")
 SEEN = {"nothing": (), "x": ("defender x",), "y": ("defender y",), "x and y": ("defender x", "defender y")}

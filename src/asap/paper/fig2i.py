@@ -9,9 +9,9 @@ from asap.paper.fig2h import variant
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import learned
 from asap.policy.policy import ASAPPolicy
-from asap.show.film import save_game
-from asap.show.game import Game, play_games
-from asap.show.ways import draw_ways
+from asap.show.figures.ball_paths import draw_ways
+from asap.show.figures.film import save_game
+from asap.show.figures.game import Game, play_games
 
 SHOWN = 6
 ROUNDS = 4  # Of games for each seed.

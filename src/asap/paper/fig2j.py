@@ -3,7 +3,7 @@
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import learned, linear
-from asap.show.compare import compare_curves
+from asap.show.figures.comparison import compare_curves
 
 
 def run(laboratory: Laboratory) -> Outcome:

@@ -15,7 +15,7 @@ from asap.paper.strikers import (
     short,
     start_goals,
 )
-from asap.show.dots import seed_dots
+from asap.show.figures.comparison import seed_dots
 
 PAPER = {"striker-r1": "I 0.18, A 0.79, O 0.91", "striker-r2": "a bar chart", "striker-r3": "a bar chart"}
 

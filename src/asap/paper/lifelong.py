@@ -19,7 +19,7 @@ from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.task_sequence import Learner, School, Sequence, judge, play_sequence
 from asap.policy.policy import ASAPPolicy
-from asap.show.palette import MUTED, method_colour
+from asap.show.figures.palette import MUTED, method_colour
 
 PAPER = "not in the paper"
 

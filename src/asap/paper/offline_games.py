@@ -10,8 +10,8 @@ from asap.experience.collect import collect
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.paper.strikers import CONTROLLER
-from asap.show.dots import seed_dots
-from asap.show.gallery import partition_gallery
+from asap.show.figures.comparison import seed_dots
+from asap.show.figures.gallery import partition_gallery
 
 TASK = "striker-r1"
 DATA_SETS, GAMES = 5, 20_000

@@ -15,8 +15,8 @@ from asap.learn.train import Trainer, compiled
 from asap.offline.play import play_logged
 from asap.paper.laboratory import Laboratory, Record
 from asap.policy.policy import ASAPPolicy
-from asap.show.partition_map import map_observations
-from asap.show.pitch import PITCH
+from asap.show.figures.partition_map import map_observations
+from asap.show.figures.pitch import PITCH
 from asap.trained import play
 
 TASKS = ("striker-r1", "striker-r2", "striker-r3")

@@ -9,7 +9,7 @@ import numpy as np
 from asap.paper.claims import Claim, Outcome, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.visits import visited_components
-from asap.show.gallery import partition_gallery
+from asap.show.figures.gallery import partition_gallery
 
 WAVES = [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
 SETTINGS = (

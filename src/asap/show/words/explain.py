@@ -14,9 +14,9 @@ from asap.envs.core import Spec
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS, Regions, one_per_skill, regions_at, require_one_seed, states_in_bounds
-from asap.show.expressions import Expression, expression
-from asap.show.readings import PlaneInTask, PlaneReading, PolicyReading, RulesReading, SkillReading
-from asap.show.sentences import in_words
+from asap.show.words.expressions import Expression, expression
+from asap.show.words.readings import PlaneInTask, PlaneReading, PolicyReading, RulesReading, SkillReading
+from asap.show.words.sentences import in_words
 
 TEN_TO_NINETY = 2 * math.log(9)  # What a margin grows by while its sigmoid goes from 10 % to 90 %.
 

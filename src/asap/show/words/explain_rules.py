@@ -1,6 +1,6 @@
 """The policy of an environment that is not ours as rules: if the sum of these observations is positive, then do this.
 
-All numbers are those of the rulebook, so that whoever follows the text plays `asap.show.rounding.rounded`.
+All numbers are those of the rulebook, so that whoever follows the text plays `asap.show.words.rounding.rounded`.
 """
 
 import math
@@ -17,11 +17,11 @@ from asap.policy.features import Features, Network, Polynomial
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS, regions_at, require_one_seed
-from asap.show.explain import Explanation, or_nones
-from asap.show.expressions import CONSTANT, term_names
-from asap.show.readings import ControlRule, Losses, PlaneRule, RulesReading, SkillRule, Sum
-from asap.show.rounding import DIGITS, Controls, Rulebook, Scores, Shares, rulebook, significant
-from asap.show.rule_sentences import rules_in_words
+from asap.show.words.explain import Explanation, or_nones
+from asap.show.words.expressions import CONSTANT, term_names
+from asap.show.words.readings import ControlRule, Losses, PlaneRule, RulesReading, SkillRule, Sum
+from asap.show.words.rounding import DIGITS, Controls, Rulebook, Scores, Shares, rulebook, significant
+from asap.show.words.rule_sentences import rules_in_words
 
 MOST_WEIGHED = 4  # Inputs named for each unit of a network.
 OPERATORS = "+-*/^"

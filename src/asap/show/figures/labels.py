@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike
 
-from asap.show.palette import INK
+from asap.show.figures.palette import INK
 
 FONT_SIZE = 9
 
@@ -69,3 +70,12 @@ def spread(heights: ArrayLike, gap: float) -> np.ndarray:
     result = np.empty_like(places)
     result[order] = places
     return result
+
+
+def on_scale(axis: Axis, labels: Sequence[Label]) -> list[Label]:
+    """The labels moved to where a linear axis with the same limits would have them: labels are placed linearly."""
+    scale = axis.get_transform().transform
+    low, high = axis.get_view_interval()
+    first, last = scale([low, high])
+    shares = [(scale([label.at])[0] - first) / (last - first) for label in labels]
+    return [label._replace(at=low + share * (high - low)) for label, share in zip(labels, shares)]

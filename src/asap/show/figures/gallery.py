@@ -13,8 +13,8 @@ from asap.base.errors import UserError
 from asap.envs.catalog import NamedTask
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS, Regions
-from asap.show.ground import Ground
-from asap.show.partition_map import draw_partition, ground_of, legend_entry, pixel_regions
+from asap.show.figures.backgrounds import Ground
+from asap.show.figures.partition_map import draw_partition, ground_of, legend_entry, pixel_regions
 
 # All in inches.
 ALL_PANELS, LARGEST, SMALLEST = 9.5, 3.2, 1.9

@@ -21,10 +21,10 @@ from asap.envs.render import BALL_RADIUS, PLAYER_RADIUS, player_colours
 from asap.envs.soccer.half_field import GOAL
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions
-from asap.show.game import Game, play_game
-from asap.show.palette import GLOW, INK, MUTED, skill_colour
-from asap.show.partition_map import draw_colours, legend_entry, pixel_regions, shown_skills, skill_in_words
-from asap.show.pitch import PITCH, draw_pitch
+from asap.show.figures.game import Game, play_game
+from asap.show.figures.palette import GLOW, INK, MUTED, skill_colour
+from asap.show.figures.partition_map import draw_colours, legend_entry, pixel_regions, shown_skills, skill_in_words
+from asap.show.figures.pitch import PITCH, draw_pitch
 
 DOTS_PER_INCH = 100
 FRAME_MILLISECONDS, LAST_MILLISECONDS = 80, 2000

@@ -19,7 +19,7 @@ from asap.policy.features import RBF, Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
-from asap.show.expressions import monomials, multiplied_out
+from asap.show.words.expressions import monomials, multiplied_out
 
 DIGITS = 2
 NINETY = math.log(9)  # The margin at which a sigmoid is 90 %.

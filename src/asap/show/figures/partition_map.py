@@ -21,11 +21,10 @@ from asap.envs.rooms import Rooms
 from asap.envs.soccer.half_field import Striker
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS, Regions, mean_actions, one_per_skill, regions_at, require_one_seed
-from asap.show.ground import Ground, Observe
-from asap.show.labels import Label, label_right, label_top
-from asap.show.palette import INK, skill_colour
-from asap.show.pitch import PITCH
-from asap.show.rooms import ROOMS
+from asap.show.figures.backgrounds import ROOMS, Ground, Observe
+from asap.show.figures.labels import Label, label_right, label_top
+from asap.show.figures.palette import INK, skill_colour
+from asap.show.figures.pitch import PITCH
 
 PALEST = 0.25  # How much of its colour a skill keeps where it is no likelier than any other.
 GROUNDS: dict[type[Env], Ground] = {Rooms: ROOMS, Striker: PITCH}

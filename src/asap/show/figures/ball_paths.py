@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 from asap.base.errors import UserError
 from asap.envs.catalog import NamedTask
 from asap.policy.policy import ASAPPolicy
-from asap.show.game import Game
-from asap.show.palette import INK, MUTED, skill_colour
-from asap.show.partition_map import legend_entry, pixel_regions, skill_in_words
-from asap.show.pitch import PITCH, draw_pitch
+from asap.show.figures.game import Game
+from asap.show.figures.palette import INK, MUTED, skill_colour
+from asap.show.figures.partition_map import legend_entry, pixel_regions, skill_in_words
+from asap.show.figures.pitch import PITCH, draw_pitch
 
 COLUMNS, SIDE = 3, 2.9  # Panels in a row, and their width in inches.
 STARTS_AT, PASSES_AT = 26, 34  # Size of dots.

@@ -21,8 +21,8 @@ from asap.envs.soccer.prediction import Meeting
 from asap.envs.soccer.vectors import Vector
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, mean_actions
-from asap.show.ground import Ground, draw_start_area
-from asap.show.palette import GLOW, INK
+from asap.show.figures.backgrounds import Ground, draw_start_area
+from asap.show.figures.palette import GLOW, INK
 
 BEHIND_THE_BALL = 0.5
 PIXELS_PER_METRE = 4
