@@ -22,7 +22,7 @@ import numpy as np
 
 from asap.base.keys import Key, fold, root, uniforms
 from asap.base.stats import wilson_interval
-from asap.configure import settings_of
+from asap.compose import settings_of
 from asap.envs import catalog
 from asap.envs.core import TaskSet
 from asap.envs.soccer.controllers import shoot_within, shooting_distance

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from asap import cli
+from asap.cli import app as cli
 
 
 def asap(arguments, capsys, monkeypatch):

@@ -1,6 +1,6 @@
 """Bad inputs: exactly one line on stderr with field and value, the right exit code, in under ten seconds, nothing lost.
 
-Commands are run in this process through `asap.cli.main`, under a path with spaces and letters beyond ASCII.
+Commands are run in this process through `asap.cli.app.main`, under a path with spaces and letters beyond ASCII.
 """
 
 import json
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from command_line import asap
 
-from asap.configure import settings_of
+from asap.compose import settings_of
 from asap.envs import catalog
 from asap.policy.build import build_policy
 from asap.policy.examine import warnings_about
@@ -43,7 +43,7 @@ TINY = [
 def trained(tmp_path_factory):
     """A tiny run that every case may try to spoil."""
     path = tmp_path_factory.mktemp("run ü space") / "run"
-    from asap.commands.training import create_run, train_run
+    from asap.cli.training import create_run, train_run
 
     config = settings_of(["two-rooms"], {"run.episodes": 1}, None, None, TINY[1::2])
     train_run(create_run(config, str(path), ""), config, as_json=True)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from asap.base.errors import RunError, UserError
-from asap.commands.checking import check_env
+from asap.cli.checking import check_env
 from asap.envs.gymnasium import determinism
 from asap.envs.gymnasium.checked_env import Border, Trouble
 from asap.envs.gymnasium.make import EnvSource, Rules

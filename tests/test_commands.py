@@ -122,7 +122,7 @@ def test_help_is_quick_and_says_something(arguments):
 
 
 def test_help_does_not_import_jax():
-    script = "import sys; sys.argv = ['asap', '--help']\nimport asap.cli\ntry:\n asap.cli.main()\nexcept SystemExit:\n pass\nprint('jax' in sys.modules, 'gymnasium' in sys.modules)"
+    script = "import sys; sys.argv = ['asap', '--help']\nimport asap.cli.app\ntry:\n asap.cli.app.main()\nexcept SystemExit:\n pass\nprint('jax' in sys.modules, 'gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == "False False"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from asap.base.errors import RunError, UserError
-from asap.commands.distilling import distill_env, find_teacher
-from asap.distill import Distilled, agreement, distill, share_explained
-from asap.lessons import Classroom
+from asap.cli.distilling import distill_env, find_teacher
+from asap.distill.distill import Distilled, agreement, distill, share_explained
+from asap.distill.lessons import Classroom
 from asap.workers.work import CHECK, EpisodeId
 
 

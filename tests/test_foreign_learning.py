@@ -12,9 +12,9 @@ from foreign_envs import Walk
 
 from asap import ASAP
 from asap.base.errors import RunError, UserError
+from asap.compose import settings_of, tasks_of
 from asap.config.schema import Config
 from asap.config.settings import to_toml
-from asap.configure import settings_of, tasks_of
 from asap.evaluate import known_mean
 from asap.learn.foreign import evaluation_of
 from asap.learn.search import search

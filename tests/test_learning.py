@@ -74,7 +74,7 @@ def test_a_broken_theorem_does_not_learn(breakage, tmp_path):
     script = (
         "import asap.learn.updates as updates\nreal = updates.score\n"
         f"def broken(*arguments):\n scores = real(*arguments)\n {breakage}\n return scores\n"
-        "updates.score = broken\nimport asap.cli\nasap.cli.main()"
+        "updates.score = broken\nimport asap.cli.app\nasap.cli.main()"
     )
     arguments = ["train", "two-rooms", "--seeds", "4", "--episodes", "400", "--json", "--out", str(tmp_path / "run")]
     done = subprocess.run(

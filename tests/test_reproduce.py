@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from asap.base.errors import UserError
-from asap.commands import reproducing
+from asap.cli import reproducing
 from asap.paper import experiments
 from asap.paper.claims import Claim, Outcome, Picture, median_interval
 from asap.paper.fig2e import skills_in_use

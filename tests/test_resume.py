@@ -26,7 +26,7 @@ TRAIN = [
 
 def command(arguments: list[str]) -> list[str]:
     # A saved checkpoint after every chunk, where a user's run has one per second.
-    script = "import asap.session, asap.cli; asap.session.SAVE_EVERY_SECONDS = 0.0; asap.cli.main()"
+    script = "import asap.session, asap.cli.app; asap.session.SAVE_EVERY_SECONDS = 0.0; asap.cli.app.main()"
     return [sys.executable, "-c", script, *arguments]
 
 

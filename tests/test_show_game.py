@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageSequence
 
 from asap.base.keys import root
-from asap.commands.reading import plot_run
+from asap.cli.reading import plot_run
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import CAPTURED, GOAL, IN_GAME
 from asap.policy.features import Features, Polynomial

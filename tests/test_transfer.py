@@ -63,8 +63,8 @@ def test_the_search_finds_the_signs_and_counts_its_episodes(task, expected, comp
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    from asap.commands.training import create_run, train_run
-    from asap.configure import settings_of
+    from asap.cli.training import create_run, train_run
+    from asap.compose import settings_of
 
     config = settings_of(
         ["two-rooms"], {"run.episodes": 8, "run.seeds": 2}, None, None, [*SMALL[1::2], "learn.lanes=4"]

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base.errors import RunError, UserError
+from asap.compose import feature_settings, settings_of, tasks_of
 from asap.config.schema import Config, complete
 from asap.config.settings import override, read_toml, to_toml
-from asap.configure import feature_settings, settings_of, tasks_of
 from asap.envs import catalog
 from asap.envs.gymnasium import task as foreign
 from asap.envs.gymnasium.make import EnvSource

@@ -11,9 +11,9 @@ import jax
 import numpy as np
 
 from asap.base.errors import RunError, UserError
+from asap.compose import tasks_of
 from asap.config.schema import Config, PolicyConfig
 from asap.config.settings import to_toml
-from asap.configure import tasks_of
 from asap.envs import catalog
 from asap.envs.gymnasium.determinism import watch_for_drift
 from asap.envs.gymnasium.task import ForeignTask

@@ -9,9 +9,9 @@ import numpy as np
 
 from asap.base.errors import RunError, UserError
 from asap.base.keys import fold, root
+from asap.compose import tasks_of
 from asap.config.schema import Config, complete
 from asap.config.settings import read_toml
-from asap.configure import tasks_of
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.envs.gymnasium.task import ForeignTask

@@ -11,9 +11,9 @@ import numpy as np
 
 from asap.base import stats
 from asap.base.stats import Curve
+from asap.compose import settings_of, transfer_settings
 from asap.config.schema import Config
 from asap.config.settings import to_toml
-from asap.configure import settings_of, transfer_settings
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
 from asap.policy.policy import ASAPPolicy

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from asap import references
 from asap.base.keys import fold, root
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask
@@ -13,6 +12,7 @@ from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.striker import SHOOT
 from asap.learn.train import Trainer, compiled
 from asap.offline.play import play_logged
+from asap.paper import references
 from asap.paper.laboratory import Laboratory, Record
 from asap.policy.policy import ASAPPolicy
 from asap.show.figures.partition_map import map_observations

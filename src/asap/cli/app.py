@@ -102,8 +102,8 @@ def train(
 
     The run can be stopped at any time (Ctrl-C, SIGTERM, even SIGKILL) and resumed: it ends with the same bits.
     """
-    from asap.commands.training import create_run, resumed_run, train_run
-    from asap.configure import feature_settings, settings_of
+    from asap.cli.training import create_run, resumed_run, train_run
+    from asap.compose import feature_settings, settings_of
 
     if resume is not None:
         if tasks or config or set_ or preset or offline:
@@ -166,8 +166,8 @@ def transfer(
 
     The result is a run like any other: resume it with `asap train --resume`.
     """
-    from asap.commands.transferring import transfer_run
-    from asap.configure import transfer_settings
+    from asap.cli.transferring import transfer_run
+    from asap.compose import transfer_settings
 
     options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes}
     transfer_run(transfer_settings(source, tasks, options, freeze, search_symmetries, set_ or []), out, json_)
@@ -187,7 +187,7 @@ def collect(
     debug: Debug = False,
 ) -> None:
     """Log complete episodes of a hand-written controller, to learn from with `asap train --offline FILE`."""
-    from asap.commands.collecting import collect_episodes
+    from asap.cli.collecting import collect_episodes
 
     collect_episodes(
         task, controller, episodes, epsilon, seed, out or f"{task}-{controller.replace(':', '')}.npz", json_
@@ -219,8 +219,8 @@ def evaluate(
     debug: Debug = False,
 ) -> None:
     """Play the learned policies: return, success, and use of each skill."""
-    from asap.commands.estimating import estimate_run
-    from asap.commands.reading import evaluate_run
+    from asap.cli.estimating import estimate_run
+    from asap.cli.reading import evaluate_run
 
     if episodes is not None and episodes < 1:
         raise UserError("--episodes", "must be an integer >= 1", episodes, "leave it out for the default")
@@ -239,7 +239,7 @@ def explain(
     debug: Debug = False,
 ) -> None:
     """Print the learned rules: hyperplanes as inequalities, skills as actions."""
-    from asap.commands.reading import explain_run
+    from asap.cli.reading import explain_run
 
     explain_run(run, task, seed, json_)
 
@@ -254,7 +254,7 @@ def plot(
     debug: Debug = False,
 ) -> None:
     """Draw the partition with its skills, the learning curves, the use of skills, and in soccer a game."""
-    from asap.commands.reading import plot_run
+    from asap.cli.reading import plot_run
 
     plot_run(run, task, seed, out, json_)
 
@@ -280,7 +280,7 @@ def reproduce(
     `asap reproduce rooms` (or soccer, or all) also writes one page with everything (rooms.html, rooms.md). A stopped
     command goes on where it was: its training runs are kept in DIR/runs.
     """
-    from asap.commands.reproducing import list_experiments, reproduce
+    from asap.cli.reproducing import list_experiments, reproduce
 
     reproduce(name, seeds, seed, out, json_) if name else list_experiments(json_)
 
@@ -299,7 +299,7 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Look at an environment: its spaces, its numbers and its speed under random play, and whether seeds decide all."""
-    from asap.commands.checking import check_env
+    from asap.cli.checking import check_env
     from asap.config.schema import Config
     from asap.config.settings import override
     from asap.envs.resolve import options_of, rules_of
@@ -332,7 +332,7 @@ def distill(
     debug: Debug = False,
 ) -> None:
     """Fit a readable policy to the behaviour of another, and tell how much of its return it keeps."""
-    from asap.commands.distilling import distill_env
+    from asap.cli.distilling import distill_env
 
     distill_env(teacher, env, hyperplanes, skills, features, episodes, seed, set_ or [], out, json_)
 
@@ -348,7 +348,7 @@ def list_tasks(
     debug: Debug = False,
 ) -> None:
     """List the tasks, with the returns that results are read against."""
-    from asap.commands.reading import show_tasks
+    from asap.cli.reading import show_tasks
 
     show_tasks(name, measure, seed, json_)
 
@@ -358,7 +358,7 @@ def list_settings(
     seed: Annotated[int, typer.Option(hidden=True)] = 0, json_: Json = False, debug: Debug = False
 ) -> None:
     """List every setting for --set and TOML files, with its default."""
-    from asap.commands.reading import show_settings
+    from asap.cli.reading import show_settings
 
     show_settings(json_)
 

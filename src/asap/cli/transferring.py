@@ -3,7 +3,7 @@
 import json
 import os
 
-from asap.commands.training import create_run, in_words, leave_if_stopped, train_to_end
+from asap.cli.training import create_run, in_words, leave_if_stopped, train_to_end
 from asap.config.schema import Config
 
 

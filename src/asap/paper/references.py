@@ -10,9 +10,9 @@ import numpy as np
 
 from asap.base import stats
 from asap.base.keys import host_generator, root
+from asap.compose import settings_of
 from asap.config.schema import Config, LearnConfig, PolicyConfig, RunConfig, complete
 from asap.config.settings import to_toml
-from asap.configure import settings_of
 from asap.envs import catalog
 from asap.envs.catalog import NamedTask, Reference
 from asap.envs.controllers import find_controller

@@ -68,7 +68,7 @@ def evaluate_run(
 
 
 def _evaluation_in_words(name: str, report: dict) -> str:
-    from asap.commands.training import number
+    from asap.cli.training import number
 
     returns, skills = report["return"], report["skills"]
     low, high = returns["ci"]
@@ -160,7 +160,7 @@ def show_tasks(name: str | None, measure: bool, seed: int, as_json: bool) -> Non
     for task in [catalog.find(name)] if name else [catalog.find(each) for each in catalog.names()]:
         reference = task.reference
         if measure:
-            from asap.references import measure as measure_reference
+            from asap.paper.references import measure as measure_reference
 
             reference = measure_reference(task.name, seed)
         rows.append(
@@ -175,7 +175,7 @@ def show_tasks(name: str | None, measure: bool, seed: int, as_json: bool) -> Non
 
 
 def _task_in_words(row: dict) -> str:
-    from asap.commands.training import number, references_in_words
+    from asap.cli.training import number, references_in_words
 
     reference = row["reference"]
     return (

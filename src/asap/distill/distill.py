@@ -16,14 +16,14 @@ from jaxtyping import Float
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.base.numbers import number, percent
+from asap.compose import feature_settings, settings_of, tasks_of
 from asap.config.schema import Config
-from asap.configure import feature_settings, settings_of, tasks_of
+from asap.distill.imitate import imitate
+from asap.distill.lessons import Classroom, Lesson
 from asap.envs.gymnasium.actions import ControlUnits
 from asap.envs.gymnasium.task import ForeignTask
 from asap.envs.resolve import live_task
-from asap.imitate import imitate
 from asap.learn.search import draw
-from asap.lessons import Classroom, Lesson
 from asap.policy.host import Player
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy

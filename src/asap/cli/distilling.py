@@ -28,7 +28,7 @@ def distill_env(
         raise UserError(
             "--out", "is a directory, or in none that exists", out, "choose a file in a directory that exists"
         )
-    from asap.distill import distill
+    from asap.distill.distill import distill
 
     distilled = distill(find_teacher(teacher), env, hyperplanes, skills, features, episodes, seed, settings)
     if out is not None:
