@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.workers.backend import Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
@@ -67,9 +67,9 @@ class Sleeping(gymnasium.Env):
 def border_speed(tell: Callable[[str], None]) -> dict[str, float]:
     """Steps per second of ours, Gymnasium = 1: one environment in this process, and two in processes of their own."""
     tell(f"border: {ROUNDS} rounds of {SECONDS_PER_STEP * 1000:g} ms per step")
-    with gymnasium_turn(SyncVectorEnv, 1) as theirs, our_turn(InProcess(SOURCE, Rules()), tell) as ours:
+    with gymnasium_turn(SyncVectorEnv, 1) as theirs, our_turn(InProcess(SOURCE, EnvLimits()), tell) as ours:
         in_process = ratio(theirs, ours)
-    with gymnasium_turn(AsyncVectorEnv, 2) as theirs, our_turn(Pool(SOURCE, Rules(), 2), tell) as ours:
+    with gymnasium_turn(AsyncVectorEnv, 2) as theirs, our_turn(Pool(SOURCE, EnvLimits(), 2), tell) as ours:
         in_pool = ratio(theirs, ours)
     return {"in process / SyncVectorEnv, 1 environment": in_process, "pool / AsyncVectorEnv, 2 environments": in_pool}
 

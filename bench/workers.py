@@ -28,14 +28,14 @@ from typing import NamedTuple
 import gymnasium
 import numpy as np
 
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.workers.backend import Done, Event, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.hire import InProcess
 from asap.workers.pool import Pool
 from asap.workers.work import EpisodeId, Finished, Plan, Work, digest
 
-SOURCE, SLOW, RULES = EnvSource("CartPole-v1"), EnvSource("workers:slow_cart_pole"), Rules()
+SOURCE, SLOW, RULES = EnvSource("CartPole-v1"), EnvSource("workers:slow_cart_pole"), EnvLimits()
 NUM_WORKERS = 2
 LONGEST = 240.0  # Seconds of one part; what has not happened by then is left out, and counted so.
 STEP_TIMEOUT = 1.0

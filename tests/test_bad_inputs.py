@@ -225,7 +225,7 @@ def test_stdout_may_close_early(trained):
 
 def test_a_run_in_use_is_refused(trained, capsys, monkeypatch):
     """68: the second process names the first."""
-    script = "import sys, time\nfrom asap.runs import Run\nwith Run.open(sys.argv[1]).locked():\n print('held', flush=True); time.sleep(60)"
+    script = "import sys, time\nfrom asap.runs.directory import Run\nwith Run.open(sys.argv[1]).locked():\n print('held', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", script, str(trained)], stdout=subprocess.PIPE, text=True) as holder:
         try:
             assert holder.stdout.readline().strip() == "held"

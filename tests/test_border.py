@@ -13,8 +13,8 @@ import pytest
 from gymnasium import spaces
 
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.checked_env import Border, Trouble
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.task import describe
 from asap.workers.failures import Recording, failure
 from asap.workers.work import TRAINING, EpisodeId, Failed
@@ -26,7 +26,7 @@ def source(make, **options) -> EnvSource:
     return EnvSource("test", {}, functools.partial(make, **options))
 
 
-def play(border: Border, episode: EpisodeId = EPISODE, action=1) -> list:
+def play(border: CheckedEnv, episode: EpisodeId = EPISODE, action=1) -> list:
     """Observations and rewards of one episode."""
     seen, ended = [(border.reset(episode), None)], False
     while not ended:
@@ -35,10 +35,10 @@ def play(border: Border, episode: EpisodeId = EPISODE, action=1) -> list:
     return seen
 
 
-def line_of(make, rules: Rules = Rules(), episodes: int = 1, **options) -> str:
+def line_of(make, rules: EnvLimits = EnvLimits(), episodes: int = 1, **options) -> str:
     """What the user reads about the failure of an episode."""
-    border = Border(source(make, **options), rules)
-    with pytest.raises(Trouble) as caught:
+    border = CheckedEnv(source(make, **options), rules)
+    with pytest.raises(EnvError) as caught:
         for _ in range(episodes):
             play(border)
     failed = Failed(EPISODE, **caught.value.report())
@@ -97,12 +97,12 @@ def test_bad_answers_of_step_are_refused(mode, must_contain):
 
 # (id, factory, options, rules, episodes played, field, what the line must contain)
 REFUSED_ELSEWHERE = [
-    ("1 nan at reset", envs.NanAtReset, {}, Rules(), 1, "env.reset", "obs[0] is nan at episode 41 step 0"),
+    ("1 nan at reset", envs.NanAtReset, {}, EnvLimits(), 1, "env.reset", "obs[0] is nan at episode 41 step 0"),
     (
         "11 strict",
         envs.spoiled,
         {"mode": "outside_obs"},
-        Rules(strict_obs=True),
+        EnvLimits(strict_obs=True),
         1,
         "env.step",
         "obs[2] is 1000, outside",
@@ -111,7 +111,7 @@ REFUSED_ELSEWHERE = [
         "15 actions",
         envs.Changing,
         {"field": "action_space"},
-        Rules(),
+        EnvLimits(),
         3,
         "action_space",
         "changed from Discrete(2) to Discrete(3)",
@@ -120,7 +120,7 @@ REFUSED_ELSEWHERE = [
         "16 observations",
         envs.Changing,
         {"field": "observation_space"},
-        Rules(),
+        EnvLimits(),
         3,
         "observation_space",
         "changed from Box(-100.0",
@@ -129,7 +129,7 @@ REFUSED_ELSEWHERE = [
         "20 reset raises",
         envs.ResetRaises,
         {"times": 3},
-        Rules(),
+        EnvLimits(),
         1,
         "env.reset",
         "env raised ConnectionError: no answer",
@@ -138,12 +138,12 @@ REFUSED_ELSEWHERE = [
         "20 no retries",
         envs.ResetRaises,
         {"times": 1},
-        Rules(env_retries=0),
+        EnvLimits(env_retries=0),
         1,
         "env.reset",
         "env raised ConnectionError: no answer",
     ),
-    ("30 old reset", envs.OldReset, {}, Rules(), 1, "env.reset", "reset must return (obs, info) (got ndarray"),
+    ("30 old reset", envs.OldReset, {}, EnvLimits(), 1, "env.reset", "reset must return (obs, info) (got ndarray"),
 ]
 
 
@@ -162,14 +162,14 @@ def test_returns_and_rewards_that_float32_cannot_hold(rewards):  # 7
             return self.observe(), rewards[self.time - 1], self.time == 2, False, {}
 
     assert "step 2" in line_of(Rich)
-    assert [reward for _, reward in play(Border(source(Rich), Rules(reward_scale=1e-9)))][1:] == pytest.approx(
+    assert [reward for _, reward in play(CheckedEnv(source(Rich), EnvLimits(reward_scale=1e-9)))][1:] == pytest.approx(
         [1e-9 * r for r in rewards]
     )
 
 
 def test_the_traceback_of_the_environment_is_kept():
-    border = Border(source(envs.spoiled, mode="raises"), Rules())
-    with pytest.raises(Trouble) as caught:
+    border = CheckedEnv(source(envs.spoiled, mode="raises"), EnvLimits())
+    with pytest.raises(EnvError) as caught:
         play(border)
     assert "in spoil" in caught.value.report()["traceback"]
 
@@ -193,7 +193,7 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("mode", "note"), [case[1:] for case in ACCEPTED], ids=[case[0] for case in ACCEPTED])
 def test_odd_answers_are_taken_and_noted_once(mode, note):
-    border = Border(source(envs.spoiled, mode=mode), Rules())
+    border = CheckedEnv(source(envs.spoiled, mode=mode), EnvLimits())
     seen = play(border)
     assert len(seen) == 1 + (envs.BAD_STEP if mode.startswith("terminated") else envs.LENGTH)
     x, reward = seen[envs.BAD_STEP]
@@ -210,7 +210,7 @@ def test_odd_answers_are_taken_and_noted_once(mode, note):
 
 
 def test_values_come_through_unchanged():
-    env, border = envs.Walk(), Border(source(envs.Walk), Rules(reward_scale=0.5))
+    env, border = envs.Walk(), CheckedEnv(source(envs.Walk), EnvLimits(reward_scale=0.5))
     observation, _ = env.reset(seed=EPISODE.reset_seed)
     seen = play(border)
     assert (seen[0][0] == observation).all()
@@ -221,28 +221,28 @@ def test_values_come_through_unchanged():
 
 
 def test_success_is_told_by_the_keys_that_are_used_for_it():
-    border = Border(source(envs.spoiled, mode="is_success"), Rules())
+    border = CheckedEnv(source(envs.spoiled, mode="is_success"), EnvLimits())
     play(border)
     assert border.success is False
-    assert Border(source(envs.Endless), Rules(max_steps=3)).success is None
+    assert CheckedEnv(source(envs.Endless), EnvLimits(max_steps=3)).success is None
 
 
 def test_an_array_that_the_environment_uses_again_is_copied():  # 12
-    reused, fresh = (play(Border(source(make), Rules())) for make in (envs.OneBuffer, envs.Walk))
+    reused, fresh = (play(CheckedEnv(source(make), EnvLimits())) for make in (envs.OneBuffer, envs.Walk))
     for (x, _), (expected, _) in zip(reused, fresh, strict=True):
         assert (x == expected).all()
 
 
 def test_a_reset_that_raises_is_tried_again():  # 20
-    border = Border(source(envs.ResetRaises, times=2), Rules())
+    border = CheckedEnv(source(envs.ResetRaises, times=2), EnvLimits())
     assert len(play(border)) == envs.LENGTH + 1
     assert "ConnectionError" in border.take_notes()[0]
 
 
 def test_a_border_goes_on_after_trouble():
-    border = Border(source(envs.spoiled, mode="raises"), Rules())
+    border = CheckedEnv(source(envs.spoiled, mode="raises"), EnvLimits())
     for _ in range(2):
-        with pytest.raises(Trouble):
+        with pytest.raises(EnvError):
             play(border)
 
 
@@ -250,19 +250,19 @@ def test_a_border_goes_on_after_trouble():
     ("make", "max_steps", "length"), [(envs.Endless, None, 1000), (envs.Endless, 20, 20), (envs.Walk, 5, 5)]
 )
 def test_endless_episodes_are_truncated(make, max_steps, length):  # 26
-    border = Border(source(make), Rules(max_steps=max_steps))
+    border = CheckedEnv(source(make), EnvLimits(max_steps=max_steps))
     assert len(play(border)) == length + 1
     assert border.terminated is False
     assert f"cut after {length} steps" in border.take_notes()[0]
 
 
 def test_the_limit_of_the_environment_holds_too():
-    limited = Border(EnvSource("foreign_envs:Walk-v0"), Rules())
+    limited = CheckedEnv(EnvSource("foreign_envs:Walk-v0"), EnvLimits())
     assert len(play(limited)) == 11 and limited.take_notes() == ()
-    assert describe(EnvSource("foreign_envs:Walk-v0"), Rules()).spec.horizon == 10
-    assert describe(EnvSource("foreign_envs:Walk-v0"), Rules(max_steps=4)).spec.horizon == 4
+    assert describe(EnvSource("foreign_envs:Walk-v0"), EnvLimits()).spec.horizon == 10
+    assert describe(EnvSource("foreign_envs:Walk-v0"), EnvLimits(max_steps=4)).spec.horizon == 4
     without_id = source(lambda: gymnasium.wrappers.TimeLimit(envs.Endless(), 2000))
-    assert describe(without_id, Rules()).spec.horizon == 2000
+    assert describe(without_id, EnvLimits()).spec.horizon == 2000
 
 
 def test_an_episode_may_end_at_its_first_step():  # 27
@@ -270,13 +270,13 @@ def test_an_episode_may_end_at_its_first_step():  # 27
         def step(self, action):
             return self.observe(), 1.0, True, False, {}
 
-    assert len(play(Border(source(Short), Rules()))) == 2
+    assert len(play(CheckedEnv(source(Short), EnvLimits()))) == 2
 
 
 @pytest.mark.parametrize("when", ["make", "reset", "step"])
 def test_prints_handlers_and_moves_stay_within(when, capfd):  # 33
     handler, folder, stdout = signal.getsignal(signal.SIGTERM), os.getcwd(), sys.stdout
-    border = Border(source(envs.Rude, when=when), Rules())
+    border = CheckedEnv(source(envs.Rude, when=when), EnvLimits())
     play(border)
     notes = border.take_notes()
     play(border)
@@ -285,13 +285,13 @@ def test_prints_handlers_and_moves_stay_within(when, capfd):  # 33
     assert len(notes) == 3 and any("hello from the simulator" in note for note in notes)
     assert border.take_notes() == ()
     if when == "make":
-        describe(source(envs.Rude, when=when), Rules())
+        describe(source(envs.Rude, when=when), EnvLimits())
         assert (os.getcwd(), capfd.readouterr().out) == (folder, "")
 
 
 def test_an_environment_that_cannot_be_closed_does_not_matter():
-    assert Border(source(envs.CannotClose), Rules()).close() is None
-    assert describe(source(envs.CannotClose), Rules()).spec.num_actions == 2
+    assert CheckedEnv(source(envs.CannotClose), EnvLimits()).close() is None
+    assert describe(source(envs.CannotClose), EnvLimits()).spec.num_actions == 2
 
 
 # (id, space, element, vector that stands for it)
@@ -326,11 +326,11 @@ def test_observations_become_vectors(space, element, vector):
         def observe(self):
             return element
 
-    border = Border(source(Constant), Rules())
+    border = CheckedEnv(source(Constant), EnvLimits())
     x = border.reset(EPISODE)
     assert x.dtype == np.float32 and x.tolist() == vector
     assert border.step(0)[0].tolist() == vector
-    spec = describe(source(Constant), Rules()).spec
+    spec = describe(source(Constant), EnvLimits()).spec
     assert len(spec.observation_names) == len(spec.observation_low) == len(spec.observation_high) == len(vector)
     assert len(set(spec.observation_names)) == len(vector)
     assert border.take_notes() == ()
@@ -380,7 +380,7 @@ ACTED = [
 @pytest.mark.parametrize(("space", "ours", "theirs"), [case[1:] for case in ACTED], ids=[case[0] for case in ACTED])
 def test_actions_become_those_of_the_environment(space, ours, theirs):
     env = envs.Spaces(action_space=space)
-    border = Border(EnvSource("test", {}, lambda: env), Rules())
+    border = CheckedEnv(EnvSource("test", {}, lambda: env), EnvLimits())
     border.reset(EPISODE)
     border.step(ours)  # The environment asserts that its space contains it.
     got = env.last_action
@@ -433,12 +433,12 @@ UNSUPPORTED = [
 
 
 @pytest.mark.parametrize("case", UNSUPPORTED, ids=[case[0] for case in UNSUPPORTED])
-@pytest.mark.parametrize("use", [Border, describe])
+@pytest.mark.parametrize("use", [CheckedEnv, describe])
 def test_unsupported_spaces_are_refused(use, case):
     _, observation_space, action_space, field, must_contain = case
     given = {"observation_space": observation_space, "action_space": action_space}
     with pytest.raises(UserError) as caught:
-        use(source(envs.Spaces, **{name: space for name, space in given.items() if space is not None}), Rules())
+        use(source(envs.Spaces, **{name: space for name, space in given.items() if space is not None}), EnvLimits())
     assert caught.value.field == field and must_contain in str(caught.value)
 
 
@@ -446,7 +446,7 @@ def test_a_space_without_actions_is_refused():  # 17
     nothing = spaces.Discrete(1)
     nothing.n = np.int64(0)  # Gymnasium does not let us make it; an environment may.
     with pytest.raises(UserError, match=r"action_space: Discrete\(0\) has no actions"):
-        describe(source(envs.Spaces, action_space=nothing), Rules())
+        describe(source(envs.Spaces, action_space=nothing), EnvLimits())
 
 
 # (id, what the user gives, options, what the line must contain)
@@ -572,8 +572,8 @@ def test_what_can_be_sent_makes_the_same_environment(origin, name, options):
     ours = EnvSource.of(origin)
     sent = ours.portable()
     assert (sent.name, sent.options, sent.make) == (name, options, None)
-    assert describe(ours, Rules()).spec == describe(sent, Rules()).spec
-    played, again = (play(Border(each, Rules())) for each in (ours, sent))
+    assert describe(ours, EnvLimits()).spec == describe(sent, EnvLimits()).spec
+    played, again = (play(CheckedEnv(each, EnvLimits())) for each in (ours, sent))
     assert [reward for _, reward in played] == [reward for _, reward in again]
 
 
@@ -585,10 +585,10 @@ def test_a_live_environment_stays_open():
             self.closed = True
 
     env = Closable()
-    border = Border(EnvSource.of(env), Rules())
+    border = CheckedEnv(EnvSource.of(env), EnvLimits())
     border.close()
     assert not env.closed
-    owned = Border(EnvSource.of(lambda: env), Rules())
+    owned = CheckedEnv(EnvSource.of(lambda: env), EnvLimits())
     owned.close()
     assert env.closed
 
@@ -611,7 +611,7 @@ def test_a_live_environment_stays_open():
     ],
 )
 def test_what_the_learner_is_told(name, observations, actions, horizon, threshold):
-    task = describe(EnvSource(name), Rules())
+    task = describe(EnvSource(name), EnvLimits())
     spec = task.spec
     assert (spec.observation_names, spec.action_names, spec.horizon) == (observations, actions, horizon)
     assert task.reward_threshold == threshold
@@ -619,7 +619,7 @@ def test_what_the_learner_is_told(name, observations, actions, horizon, threshol
 
 
 def test_cells_of_a_grid_are_named():
-    names = describe(EnvSource("CliffWalking-v1"), Rules()).spec.observation_names
+    names = describe(EnvSource("CliffWalking-v1"), EnvLimits()).spec.observation_names
     assert (len(names), names[0], names[-1]) == (48, "row 0 column 0", "row 3 column 11")
 
 
@@ -628,7 +628,7 @@ CONTROL = ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot
 
 @pytest.mark.parametrize("gymnasium_id", [*CONTROL, "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"])
 def test_known_names_fit_the_environments(gymnasium_id):
-    spec = describe(EnvSource(gymnasium_id), Rules()).spec
+    spec = describe(EnvSource(gymnasium_id), EnvLimits()).spec
     assert not any(name.startswith(("obs ", "action ")) for name in spec.observation_names + spec.action_names)
 
 
@@ -640,7 +640,7 @@ def test_a_failure_can_be_kept_and_told():
 
 def test_recordings_come_back_from_their_file(tmp_path):
     path = tmp_path / "failure ü.json"
-    recording = Recording("X-v0", {"a": 1}, Rules()._asdict(), 123, [[0.5], [1.0]], "env.step: reward is nan")
+    recording = Recording("X-v0", {"a": 1}, EnvLimits()._asdict(), 123, [[0.5], [1.0]], "env.step: reward is nan")
     recording.save(path)
     assert Recording.load(path) == recording
     changed = [recording._replace(seed="1"), recording._replace(rules={"a": 1})]

@@ -7,8 +7,8 @@ import pytest
 from asap.base.errors import RunError, UserError
 from asap.cli.checking import check_env
 from asap.envs.gymnasium import determinism
-from asap.envs.gymnasium.checked_env import Border, Trouble
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.workers.failures import Recording
 from asap.workers.work import TRAINING, EpisodeId, Failed
 
@@ -16,7 +16,7 @@ EPISODE = EpisodeId(seed=5, stream=TRAINING, number=41)
 
 
 def not_deterministic(name: str, seeds=(3, 4, 5)) -> str | None:
-    return determinism.check(lambda: Border(EnvSource(name), Rules()), seeds)
+    return determinism.check(lambda: CheckedEnv(EnvSource(name), EnvLimits()), seeds)
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "foreign_envs:Walk", "foreign_envs:OneBuffer"])
@@ -41,7 +41,7 @@ def test_trouble_while_determinism_is_checked():
         not_deterministic("foreign_envs:NanAtReset")
 
 
-def checked(capsys, name: str, options=None, seed: int = 0, replay=None, rules: Rules = Rules()) -> dict:
+def checked(capsys, name: str, options=None, seed: int = 0, replay=None, rules: EnvLimits = EnvLimits()) -> dict:
     check_env(name, options or {}, 4, seed, replay, True, rules)
     return json.loads(capsys.readouterr().out)
 
@@ -85,9 +85,9 @@ def test_an_error_names_the_seed_with_which_it_is_seen_again(capsys):
         check_env("CartPole-v1", {}, 0, 0, None, True)
 
 
-def failed_episode(source: EnvSource, rules: Rules, action) -> Failed:
-    border = Border(source, rules)
-    with pytest.raises(Trouble) as caught:
+def failed_episode(source: EnvSource, rules: EnvLimits, action) -> Failed:
+    border = CheckedEnv(source, rules)
+    with pytest.raises(EnvError) as caught:
         border.reset(EPISODE)
         while True:
             border.step(action)
@@ -95,7 +95,7 @@ def failed_episode(source: EnvSource, rules: Rules, action) -> Failed:
 
 
 def test_a_recorded_failure_is_seen_again(tmp_path, capsys):
-    source, rules = EnvSource("foreign_envs:spoiled", {"mode": "outside_obs"}), Rules(strict_obs=True)
+    source, rules = EnvSource("foreign_envs:spoiled", {"mode": "outside_obs"}), EnvLimits(strict_obs=True)
     path = str(tmp_path / "failure.json")
     Recording.of(source, failed_episode(source, rules, 1), rules).save(path)
     with pytest.raises(RunError, match=rf"obs\[2\] is 1000, .* step 7 \(seed {EPISODE.reset_seed}\); as recorded"):
@@ -103,7 +103,7 @@ def test_a_recorded_failure_is_seen_again(tmp_path, capsys):
     Recording.load(path)._replace(error="env.step: reward is nan").save(path)
     with pytest.raises(RunError, match="recorded was 'env.step: reward is nan'"):
         check_env(source.name, {}, 1, 0, path, True)
-    Recording.load(path)._replace(rules=Rules()._asdict()).save(path)
+    Recording.load(path)._replace(rules=EnvLimits()._asdict()).save(path)
     report = checked(capsys, source.name, replay=path)
     assert (report["again"], report["steps"]) == (False, 7)
     with pytest.raises(UserError, match="recorded in 'foreign_envs:spoiled'"):
@@ -116,16 +116,16 @@ def test_a_recorded_failure_is_seen_again(tmp_path, capsys):
 
 def test_the_recorded_seed_is_played(tmp_path):
     source, path = EnvSource("foreign_envs:Picky", {"seed": EPISODE.reset_seed}), str(tmp_path / "failure.json")
-    Recording.of(source, failed_episode(source, Rules(), 1)).save(path)
+    Recording.of(source, failed_episode(source, EnvLimits(), 1)).save(path)
     with pytest.raises(RunError, match="step must return .* as recorded"):
         check_env(source.name, {}, 1, 0, path, True)
 
 
 def test_recorded_controls_are_vectors(tmp_path, capsys):
     path = str(tmp_path / "failure.json")
-    Recording("Pendulum-v1", {}, Rules()._asdict(), 3, [[0.5], [-2.0]], "env.step: reward is nan").save(path)
+    Recording("Pendulum-v1", {}, EnvLimits()._asdict(), 3, [[0.5], [-2.0]], "env.step: reward is nan").save(path)
     assert checked(capsys, "Pendulum-v1", replay=path)["steps"] == 2
     for action in (1, [1.0, 2.0], ["a"], None):
-        Recording("Pendulum-v1", {}, Rules()._asdict(), 3, [action], "").save(path)
+        Recording("Pendulum-v1", {}, EnvLimits()._asdict(), 3, [action], "").save(path)
         with pytest.raises(UserError, match="has an action that the environment does not take"):
             check_env("Pendulum-v1", {}, 1, 0, path, True)

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from asap.base.numbers import exact, sum_in_full
 from asap.envs.gymnasium.actions import ControlUnits, control
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.task import describe
 from asap.policy.features import RBF, Features, Fourier, Network, Polynomial
 from asap.policy.host import Player
@@ -32,7 +32,7 @@ LIKELY, UNLIKELY = np.log([[0.97], [0.03]]), np.log([[0.05], [0.95]])
 
 @functools.cache
 def task(name):
-    return describe(EnvSource(name), Rules())
+    return describe(EnvSource(name), EnvLimits())
 
 
 def scaled(basis, count=4):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from asap.base.errors import UserError
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.task import describe
 from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
@@ -23,7 +23,7 @@ from asap.show.figures.palette import blend, skill_colour
 
 @functools.cache
 def task(name):
-    return describe(EnvSource(name), Rules())
+    return describe(EnvSource(name), EnvLimits())
 
 
 def policy_of(beta, num_actions=2, sharpness=4.0):

@@ -12,7 +12,7 @@ from matplotlib.image import imread
 from asap.base.errors import UserError
 from asap.cli import reproducing
 from asap.paper import experiments
-from asap.paper.claims import Claim, Outcome, Picture, median_interval
+from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.fig2e import skills_in_use
 from asap.paper.laboratory import Laboratory
 from asap.paper.visits import components
@@ -85,7 +85,7 @@ def test_a_group_writes_its_pages_with_what_failed(tmp_path, monkeypatch, capsys
             figure = Figure(figsize=(2, 1))
             figure.subplots().plot([0, 1])
             claim = Claim("a < b | c", "yes", "no: 3", (2.0, 4.0), laboratory.seeds, False, "because")
-            return Outcome([claim], {"line": Picture(figure, "a line")})
+            return Finding([claim], {"line": Picture(figure, "a line")})
 
     experiment = experiments.Experiment("one", "nowhere", "A title")
     monkeypatch.setattr(experiments.Experiment, "load", lambda self: Module)

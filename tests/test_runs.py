@@ -435,7 +435,7 @@ def test_a_lock_that_is_no_file_is_refused(run, spoil):
 
 def test_too_few_file_descriptors_is_one_line(run):
     code = (
-        "import os, resource, sys; from asap.runs import Run; import numpy, safetensors.numpy\n"
+        "import os, resource, sys; from asap.runs.directory import Run; import numpy, safetensors.numpy\n"
         "run = Run.open(sys.argv[1]); run.save(1, {}, {})\n"
         "used = os.open('/', os.O_RDONLY); resource.setrlimit(resource.RLIMIT_NOFILE, (used, used))\n"
         "save, append, lock = lambda: run.save(2, {}, {}), lambda: run.append({}), run.locked().__enter__\n"

@@ -13,7 +13,7 @@ from matplotlib.quiver import Quiver
 from matplotlib.text import Text
 
 from asap.base.errors import UserError
-from asap.base.stats import Curve, bootstrap_interval, common_grid, iqm, resample
+from asap.base.stats import SeedCurve, bootstrap_interval, common_grid, iqm, resample
 from asap.envs.catalog import find
 from asap.policy.features import Features, Fourier, Polynomial
 from asap.policy.partition import Partition
@@ -156,7 +156,7 @@ def soccer(num_planes):
 
 def synthetic_curve(seed):
     episodes = np.arange(5, 400, 7 + seed)
-    return Curve(episodes, 60 - 450 * np.exp(-episodes / (30 + 3 * seed)))
+    return SeedCurve(episodes, 60 - 450 * np.exp(-episodes / (30 + 3 * seed)))
 
 
 SYNTHETIC = [synthetic_curve(seed) for seed in range(8)]
@@ -175,7 +175,7 @@ SYNTHETIC = [synthetic_curve(seed) for seed in range(8)]
         lambda: partition_map(soccer(1), find("striker-r1"), usage=[0.6, 0.4]),
         lambda: partition_map(soccer(3), find("striker-r3"), usage=np.full(8, 1 / 8)),
         lambda: learning_curves(SYNTHETIC, TWO_ROOMS.reference, "a title"),
-        lambda: learning_curves([Curve([0, 9], [-391.0, -380.0])], TWO_ROOMS.reference, "a title"),
+        lambda: learning_curves([SeedCurve([0, 9], [-391.0, -380.0])], TWO_ROOMS.reference, "a title"),
         lambda: learning_curves(SYNTHETIC),
         lambda: skill_usage(np.arange(9), np.full((3, 9, 8), 1 / 8), "a title"),
     ],
@@ -248,7 +248,7 @@ def test_references_are_labelled_at_their_lines():
 
 def test_without_a_seed_near_the_top_nothing_is_enlarged():
     reference = TWO_ROOMS.reference
-    (axes,) = learning_curves([Curve([0, 50], [-391.0, -300.0])], reference).axes
+    (axes,) = learning_curves([SeedCurve([0, 50], [-391.0, -300.0])], reference).axes
     low, high = axes.get_ylim()
     values = [reference.misspecified, reference.near_optimal, reference.approx_optimal, reference.dp_optimal]
     # The words had to move apart; the ends of their lines stay at the references.

@@ -14,7 +14,7 @@ from matplotlib.quiver import Quiver
 from matplotlib.text import Text
 
 from asap.base.errors import UserError
-from asap.base.stats import Curve, common_grid, iqm, resample
+from asap.base.stats import SeedCurve, common_grid, iqm, resample
 from asap.envs.catalog import find
 from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
@@ -30,7 +30,7 @@ REFERENCE = TWO_ROOMS.reference
 
 def curves(top, num_seeds=4, end=300):
     episodes = np.arange(0, end, 10)
-    return [Curve(episodes, top + s - (400 + top) * np.exp(-episodes / (20 + 2 * s))) for s in range(num_seeds)]
+    return [SeedCurve(episodes, top + s - (400 + top) * np.exp(-episodes / (20 + 2 * s))) for s in range(num_seeds)]
 
 
 def policy(*beta):
@@ -94,7 +94,7 @@ def test_one_panel_without_reference_far_from_it_or_on_a_logarithmic_scale():
     assert len(compare_curves(METHODS).axes) == 1
     (stuck,) = compare_curves({"stuck": curves(-300)}, REFERENCE).axes
     assert len(stuck.texts) == 5
-    norms = {"fast": [Curve([0, 10], [100.0, 0.01])], "slow": [Curve([0, 10], [100.0, 1.0])]}
+    norms = {"fast": [SeedCurve([0, 10], [100.0, 0.01])], "slow": [SeedCurve([0, 10], [100.0, 1.0])]}
     (axes,) = compare_curves(norms, ylabel="gradient", xlabel="updates", symlog=True).axes
     assert axes.get_yscale() == "symlog" and (axes.get_ylabel(), axes.get_xlabel()) == ("gradient", "updates")
     for text, value in zip(axes.texts, (0.01, 1.0)):

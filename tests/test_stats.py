@@ -5,7 +5,7 @@ import pytest
 
 import asap.base.stats
 from asap.base.errors import UserError
-from asap.base.stats import Curve, bootstrap_interval, common_grid, first_reach, iqm, median_with_failures, resample
+from asap.base.stats import SeedCurve, bootstrap_interval, common_grid, first_reach, iqm, median_with_failures, resample
 
 
 @pytest.mark.parametrize(
@@ -86,15 +86,15 @@ def test_failures_take_infinitely_long(episodes, expected):
 
 
 def test_curves_on_one_grid_keep_their_last_value():
-    long = Curve([0, 10, 30], [1.0, 2.0, 3.0])
-    short = Curve([5, 20], [10.0, 20.0])
+    long = SeedCurve([0, 10, 30], [1.0, 2.0, 3.0])
+    short = SeedCurve([5, 20], [10.0, 20.0])
     grid = common_grid([long, short])
     np.testing.assert_array_equal(grid, [5, 10, 20, 30])  # From the first count at which both have a value.
     np.testing.assert_array_equal(resample([long, short], grid), [[1, 2, 2, 3], [10, 10, 20, 20]])
 
 
 def test_grid_is_thinned_to_real_counts_with_both_ends():
-    grid = common_grid([Curve(np.arange(0, 1000, 3), np.zeros(334))], points=50)
+    grid = common_grid([SeedCurve(np.arange(0, 1000, 3), np.zeros(334))], points=50)
     assert len(grid) == 50 and (grid[0], grid[-1]) == (0, 999)
     assert (grid % 3 == 0).all() and (np.diff(grid) > 0).all()
 
@@ -107,7 +107,7 @@ def test_grid_is_thinned_to_real_counts_with_both_ends():
         lambda: bootstrap_interval([1.0, 2.0], level=95.0),
         lambda: median_with_failures([]),
         lambda: common_grid([]),
-        lambda: resample([Curve([5], [1.0])], [0, 5]),
+        lambda: resample([SeedCurve([5], [1.0])], [0, 5]),
     ],
 )
 def test_nothing_to_summarise_is_an_error_with_a_cure(wrong):

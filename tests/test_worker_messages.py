@@ -9,7 +9,7 @@ import pytest
 from test_workers import new_works, played, walk
 
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.make import Rules
+from asap.envs.gymnasium.make import EnvLimits
 from asap.workers import messages as frames
 from asap.workers.messages import (
     PREFIX,
@@ -32,7 +32,7 @@ FAILED = Failed(
 
 
 def test_messages_arrive_as_they_were_sent():
-    plain = [Hello(walk(pause=0.5), Rules(max_steps=7)), Goodbye(), Ready({"numpy": "2"}), Refused("env: gone", 2)]
+    plain = [Hello(walk(pause=0.5), EnvLimits(max_steps=7)), Goodbye(), Ready({"numpy": "2"}), Refused("env: gone", 2)]
     for message in plain:
         assert decode(encode(message)) == message
     failed = decode(encode(Finished(7, (), FAILED))).failed

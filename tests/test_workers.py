@@ -17,9 +17,9 @@ import pytest
 from ray_network import require_ray
 
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.workers import dispatch, pool
-from asap.workers.backend import Died, Done, Progress, Started, Workers
+from asap.workers.backend import Died, Done, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
 from asap.workers.hire import InProcess
@@ -55,7 +55,7 @@ def walk(name: str = "walk", **options) -> EnvSource:
     return EnvSource(f"worker_envs:{name}", options)
 
 
-def new_ray(source: EnvSource, rules: Rules) -> Workers:
+def new_ray(source: EnvSource, rules: EnvLimits) -> Workers:
     """On a cluster that all tests share: starting one takes seconds."""
     ray = require_ray()
     from asap.workers.ray_cluster import RayWorkers, connect
@@ -100,7 +100,7 @@ def dispatching(workers: Workers, told: Told | None = None, **settings):
 
 
 def play(back_end: str, source: EnvSource, works: list[Work], told: Told | None = None, **settings) -> list[Finished]:
-    with dispatching(BACK_ENDS[back_end](source, Rules()), told, **settings) as dispatcher:
+    with dispatching(BACK_ENDS[back_end](source, EnvLimits()), told, **settings) as dispatcher:
         return dispatcher.play(works)
 
 
@@ -113,7 +113,7 @@ def expected(count: int) -> list[str]:
 @pytest.mark.parametrize("back_end", BACK_ENDS)
 def test_the_same_bits_in_the_same_order(back_end):
     works = new_works(8)
-    with dispatching(BACK_ENDS[back_end](walk(), Rules())) as dispatcher:
+    with dispatching(BACK_ENDS[back_end](walk(), EnvLimits())) as dispatcher:
         first, again = dispatcher.play(works), dispatcher.play(works[::-1])
     assert [finished.number for finished in first] == list(range(8))
     assert digests(first) == digests(again[::-1]) == expected(8)
@@ -153,7 +153,7 @@ def test_what_environments_print_stays_off_our_stdout(back_end, capfd):
 
 def test_what_environments_print_is_kept_in_the_log(tmp_path):
     log = tmp_path / "workers.log"
-    with dispatching(Pool(walk("fails", what="print"), Rules(), 2, log)) as dispatcher:
+    with dispatching(Pool(walk("fails", what="print"), EnvLimits(), 2, log)) as dispatcher:
         dispatcher.play(new_works(3))
     assert "to the descriptor\n" in log.read_text() and "from a child\n" in log.read_text()
 
@@ -204,7 +204,7 @@ def test_one_that_cannot_be_made_ends_the_run(what, line, monkeypatch):
 
 def test_one_that_hangs_while_it_is_closed_is_killed(monkeypatch):
     monkeypatch.setattr(pool, "PATIENCE_AT_CLOSE", 0.5)
-    workers = Pool(walk("fails", what="hang", where="close"), Rules(), 2)
+    workers = Pool(walk("fails", what="hang", where="close"), EnvLimits(), 2)
     with dispatching(workers) as dispatcher:
         dispatcher.play(new_works(3))
         began, pids = time.monotonic(), workers.pids()
@@ -214,7 +214,7 @@ def test_one_that_hangs_while_it_is_closed_is_killed(monkeypatch):
 def test_kills_change_nothing():
     """Of players and of their keepers, while they play."""
     works, told = new_works(20), Told()
-    workers = Pool(walk(pause=0.005), Rules(), 2)
+    workers = Pool(walk(pause=0.005), EnvLimits(), 2)
     rng, is_over = random.Random(0), threading.Event()
 
     def kill():
@@ -241,10 +241,10 @@ import signal
 import sys
 from asap.workers.dispatch import Dispatcher
 from asap.workers.pool import Pool
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvSource, EnvLimits
 from test_workers import new_works
 print("main", flush=True)
-workers = Pool(EnvSource("worker_envs:tells_pids", {"folder": sys.argv[1], "pause": float(sys.argv[2])}), Rules(), 2)
+workers = Pool(EnvSource("worker_envs:tells_pids", {"folder": sys.argv[1], "pause": float(sys.argv[2])}), EnvLimits(), 2)
 dispatcher = Dispatcher(workers, None, print)
 if "patient" in sys.argv:
     signal.signal(signal.SIGINT, lambda *_: print("asked to stop"))
@@ -299,7 +299,7 @@ def test_factories_that_cannot_travel(back_end):
     with pytest.raises(
         UserError, match="env factory cannot be sent to workers .lambda.; |importable 'module:function'"
     ):
-        BACK_ENDS[back_end](EnvSource.of(lambda: None), Rules())
+        BACK_ENDS[back_end](EnvSource.of(lambda: None), EnvLimits())
 
 
 def test_workers_start_without_jax():
@@ -312,7 +312,7 @@ class Scripted(Workers):
 
     def __init__(self, script, num_workers=1):
         self.script, self.num_workers, self.now = iter(script), num_workers, 1000.0
-        self.submitted, self.restarted, self.place = [], 0, Progress()
+        self.submitted, self.restarted, self.place = [], 0, WorkerProgress()
 
     def submit(self, worker, work):
         self.submitted.append(work)
@@ -357,7 +357,7 @@ def test_one_that_is_late_but_shows_progress_is_not_silent(scripted):
     done = played(1)[0]
 
     def move(workers):
-        workers.place = Progress(0, 0, workers.place.step + 1)
+        workers.place = WorkerProgress(0, 0, workers.place.step + 1)
         return []
 
     workers = scripted((0, [Started(0)]), *[(1, [])] * 29, (0, move), *[(1, [])] * 29, (0, [Done(0, done)]))
@@ -411,7 +411,7 @@ def test_external_kills_at_other_steps_do_not_end_a_run(scripted):
 
     def die(step):
         def events(workers):
-            workers.place = Progress(0, 2, step)
+            workers.place = WorkerProgress(0, 2, step)
             return [Died(0, "signal 9")]
 
         return events

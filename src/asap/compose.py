@@ -8,7 +8,7 @@ from asap.base.errors import UserError
 from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, RunConfig, complete
 from asap.config.settings import override, read_toml, validate
 from asap.envs import catalog
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import Task, resolve
 from asap.policy.build import build_psi, require_memory
 from asap.runs.directory import Run
@@ -39,7 +39,7 @@ def settings_of(
     preset: str | None,
     file: str | None,
     overrides: list[str],
-    task: ForeignTask | None = None,
+    task: HostedTask | None = None,
 ) -> Config:
     """The task's own, then preset, file, options and --set: the later wins.
 
@@ -86,7 +86,7 @@ def settings_of(
     refuse_double_precision(config.run)
     config = validate(config)
     chosen = tasks_of(config) if task is None else (task,)
-    if isinstance(chosen[0], ForeignTask) and config.run.steps is None and config.run.episodes is None:
+    if isinstance(chosen[0], HostedTask) and config.run.steps is None and config.run.episodes is None:
         config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=FOREIGN_STEPS))
     config = complete(config)
     refuse_impossible(config, chosen)
@@ -118,7 +118,7 @@ def tasks_of(config: Config) -> tuple[Task, ...]:
 
 def refuse_impossible(config: Config, tasks: tuple[Task, ...]) -> None:
     """What only the tasks can tell, before a run directory is made."""
-    if any(isinstance(task, ForeignTask) for task in tasks):
+    if any(isinstance(task, HostedTask) for task in tasks):
         refuse_for_foreign(config, tasks)
     else:
         catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))

@@ -34,7 +34,7 @@ from asap.config.settings import override, read_toml, to_toml
 from asap.envs import catalog
 from asap.envs.gymnasium import task as foreign
 from asap.envs.gymnasium.make import EnvSource
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import Task, live_task
 from asap.play_foreign import ForeignPlay
 from asap.play_named import NamedPlay
@@ -107,7 +107,7 @@ class ASAP:
         require_memory(config, tasks)
         self._tasks, self._workers = tasks, workers
         self._play = (
-            ForeignPlay(config, tasks[0], workers) if isinstance(tasks[0], ForeignTask) else NamedPlay(config, tasks)
+            ForeignPlay(config, tasks[0], workers) if isinstance(tasks[0], HostedTask) else NamedPlay(config, tasks)
         )
         self._hold(config, self._play.first_policy(), 0, 0)
 
@@ -154,7 +154,7 @@ class ASAP:
         try:
             recorded, config = self._recorded(Path(folder), episodes, total_timesteps)
             with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as told:
-                live = self._tasks[0] if isinstance(self._tasks[0], ForeignTask) else None
+                live = self._tasks[0] if isinstance(self._tasks[0], HostedTask) else None
                 result = Session(config, recorded, [*told, *callbacks], self._workers, live).train(
                     stop, evaluates=False
                 )
@@ -232,7 +232,7 @@ class ASAP:
         if not path.parent.is_dir():
             raise UserError("model", "no such directory", path.parent, "create it first")
         meta = {"kind": _KIND, "config": to_toml(self.config), "steps": self.num_timesteps}
-        if isinstance(self._tasks[0], ForeignTask):
+        if isinstance(self._tasks[0], HostedTask):
             meta["task"] = foreign.record(self._tasks[0])
         checkpoints.replace(path, checkpoints.seal(self.num_episodes, to_arrays(self.policy), meta), "model")
 
@@ -259,7 +259,7 @@ class ASAP:
         return model
 
 
-def _told(env: Any, settings: list[str]) -> tuple[list[str], ForeignTask | None]:
+def _told(env: Any, settings: list[str]) -> tuple[list[str], HostedTask | None]:
     """Names for `settings_of`, or a task that lives in this process."""
     if isinstance(env, list | tuple):
         if not all(isinstance(name, str) for name in env):
@@ -271,7 +271,7 @@ def _told(env: Any, settings: list[str]) -> tuple[list[str], ForeignTask | None]
     return [env if task is None else task.name], task
 
 
-def _saved_task(meta: dict[str, Any], env: Any) -> ForeignTask | None:
+def _saved_task(meta: dict[str, Any], env: Any) -> HostedTask | None:
     """The environment that a saved model was made for, or a given one in its place."""
     if "task" not in meta:
         if env is not None:

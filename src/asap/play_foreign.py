@@ -13,9 +13,9 @@ from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.config.schema import Config
 from asap.envs.gymnasium.actions import control
-from asap.envs.gymnasium.errors import Trouble
+from asap.envs.gymnasium.errors import EnvError
 from asap.envs.gymnasium.observations import reading
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.evaluate import Evaluation
 from asap.learn.foreign import ForeignTrainer, built_policy, evaluation_of
 from asap.policy.host import Player
@@ -40,7 +40,7 @@ EPISODES = 100
 class ForeignPlay:
     """The environment of a model."""
 
-    def __init__(self, config: Config, task: ForeignTask, workers: str):
+    def __init__(self, config: Config, task: HostedTask, workers: str):
         self.config, self.task, self.workers = config, task, workers
         self._read, self._act = reading(task.observation_space, lambda _: None), control(task.action_space)
         self.restart()
@@ -80,7 +80,7 @@ class ForeignPlay:
     def _choose(self, observation: np.ndarray, previous: int, deterministic: bool) -> tuple[Any, int]:
         try:
             x = self._read(observation)
-        except Trouble as trouble:
+        except EnvError as trouble:
             cure = f"give what {self.task.name} returns, or several stacked on a first axis"
             raise UserError("obs", trouble.what, trouble.value or np.shape(observation), cure) from None
         self._player.deterministic, self._player.previous = deterministic, previous

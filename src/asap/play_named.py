@@ -13,7 +13,7 @@ from asap.base.errors import UserError
 from asap.base.keys import Key, fold, root
 from asap.config.schema import Config
 from asap.envs import catalog
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.evaluate import Evaluation, evaluate
 from asap.learn.train import compiled, init
 from asap.policy.policy import ASAPPolicy
@@ -28,7 +28,7 @@ EPISODES = 1000
 class NamedPlay:
     """The tasks of a model."""
 
-    def __init__(self, config: Config, tasks: tuple[NamedTask, ...]):
+    def __init__(self, config: Config, tasks: tuple[CompiledTask, ...]):
         self.config, self.tasks = config, tasks
         self.set = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
         self._descriptors = {named.name: jnp.asarray(named.env.descriptor(named.task)) for named in tasks}
@@ -88,10 +88,10 @@ class NamedPlay:
         usage = self.evaluate(policy, EPISODES_TO_READ, named.name, 0, None)["usage"]
         return partition_map(policy, named, self._descriptors[named.name], title=title, usage=usage)
 
-    def _chosen(self, policy: ASAPPolicy, task: str | None) -> tuple[NamedTask, ...]:
+    def _chosen(self, policy: ASAPPolicy, task: str | None) -> tuple[CompiledTask, ...]:
         return self.tasks if task is None else (self._played(policy, task),)
 
-    def _played(self, policy: ASAPPolicy, task: str | None) -> NamedTask:
+    def _played(self, policy: ASAPPolicy, task: str | None) -> CompiledTask:
         """The task of that name; it need not be named where the policy does not look at it."""
         if task is None and (len(self.tasks) == 1 or policy.psi.task == "none"):
             return self.tasks[0]

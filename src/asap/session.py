@@ -16,7 +16,7 @@ from asap.config.schema import Config, PolicyConfig
 from asap.config.settings import to_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.determinism import watch_for_drift
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import Task
 from asap.evaluate import Evaluation, known_mean
 from asap.learn.foreign import ForeignTrainer
@@ -109,7 +109,7 @@ class Session:
         run: Run,
         callbacks: Sequence[Callback] = (),
         workers: str = IN_PROCESS,
-        task: ForeignTask | None = None,
+        task: HostedTask | None = None,
     ):
         """`workers` play foreign environments; `task` is given where no name leads to it."""
         self.config, self.run, self.callbacks = config, run, callbacks
@@ -119,7 +119,7 @@ class Session:
 
     def _new_trainer(self, workers: str) -> Trainer | ForeignTrainer:
         config, first = self.config, self.tasks[0]
-        if isinstance(first, ForeignTask):
+        if isinstance(first, HostedTask):
             env = config.env
             limits = env.step_timeout, env.retries, env.on_no_workers
             if env.check_determinism:

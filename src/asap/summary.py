@@ -3,7 +3,7 @@
 import numpy as np
 
 from asap.base import stats
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import Task
 from asap.evaluate import known_mean
 from asap.session import Result
@@ -20,11 +20,11 @@ def _known(values: np.ndarray) -> list[float] | None:
 
 def _threshold(task: Task) -> float | None:
     """The return from which on a policy is good: near-optimal, or what the makers of the environment say."""
-    return task.reward_threshold if isinstance(task, ForeignTask) else task.reference.near_optimal
+    return task.reward_threshold if isinstance(task, HostedTask) else task.reference.near_optimal
 
 
 def _references(tasks: tuple[Task, ...], weights: np.ndarray) -> dict[str, float | None] | None:
-    if any(isinstance(task, ForeignTask) for task in tasks):
+    if any(isinstance(task, HostedTask) for task in tasks):
         return None
     return {
         name: _weighted(weights, [getattr(task.reference, name) for task in tasks])

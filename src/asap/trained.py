@@ -13,8 +13,8 @@ from asap.compose import tasks_of
 from asap.config.schema import Config, complete
 from asap.config.settings import read_toml
 from asap.envs import catalog
-from asap.envs.catalog import NamedTask
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.catalog import CompiledTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import Task
 from asap.evaluate import Evaluation, evaluate
 from asap.learn import foreign
@@ -43,7 +43,7 @@ class Trained:
         checkpoint = run.best() if best else run.latest()
         if checkpoint is None:
             raise RunError("run", "has no checkpoint yet", run.path, "let `asap train` save one first")
-        if isinstance(named[0], ForeignTask):
+        if isinstance(named[0], HostedTask):
             template = foreign.template(config, named[0])
         else:
             tasks = catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
@@ -78,7 +78,7 @@ class Trained:
         self, task: Task, num_episodes: int, seed: int, deterministic: bool | None = None, workers: str = IN_PROCESS
     ) -> Evaluation:
         """Axes (seeds, episodes) and (seeds, skills)."""
-        if isinstance(task, ForeignTask):
+        if isinstance(task, HostedTask):
             host = ForeignPlay(self.config, task, workers)
             each = [
                 host.evaluation(self.policy(index), num_episodes, seed, deterministic)
@@ -95,7 +95,7 @@ class Trained:
         return play(self.policies, task, num_episodes, seed)
 
 
-def play(policies: ASAPPolicy, task: NamedTask, num_episodes: int, seed: int) -> Evaluation:
+def play(policies: ASAPPolicy, task: CompiledTask, num_episodes: int, seed: int) -> Evaluation:
     """Policies stacked over seeds, on one task; axes (seeds, episodes) and (seeds, skills)."""
     tasks = catalog.task_set(((task.name, 1.0),))
     keys = jax.vmap(functools.partial(fold, root(seed)))(jnp.arange(policies.partition.beta.shape[0]))

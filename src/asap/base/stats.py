@@ -12,7 +12,7 @@ from asap.base.errors import UserError
 MAX_RESAMPLED = 4_000_000  # Numbers held at once while resampling: 32 MB.
 
 
-class Curve(NamedTuple):
+class SeedCurve(NamedTuple):
     """The learning curve of one seed: mean return of each evaluation, by completed episodes."""
 
     episodes: ArrayLike
@@ -74,7 +74,7 @@ def median_with_failures(episodes: Sequence[int | None]) -> float | None:
     return median if math.isfinite(median) else None
 
 
-def common_grid(curves: Sequence[Curve], points: int = 200) -> np.ndarray:
+def common_grid(curves: Sequence[SeedCurve], points: int = 200) -> np.ndarray:
     """Episode counts at which all curves can be compared: counts of real evaluations, at most `points` of them.
 
     The grid starts where every curve has had an evaluation and goes on to the end of the longest.
@@ -88,12 +88,12 @@ def common_grid(curves: Sequence[Curve], points: int = 200) -> np.ndarray:
     return grid[np.round(np.linspace(0, len(grid) - 1, points)).astype(int)]
 
 
-def resample(curves: Sequence[Curve], grid: ArrayLike) -> np.ndarray:
+def resample(curves: Sequence[SeedCurve], grid: ArrayLike) -> np.ndarray:
     """Array (seeds, points): the last evaluation at or before each count. A curve that ended keeps its last value."""
     return np.stack([_last_values(curve, np.asarray(grid)) for curve in curves])
 
 
-def _last_values(curve: Curve, grid: np.ndarray) -> np.ndarray:
+def _last_values(curve: SeedCurve, grid: np.ndarray) -> np.ndarray:
     index = np.searchsorted(np.asarray(curve.episodes), grid, side="right") - 1
     if (index < 0).any():
         raise UserError("grid", "begins before the first evaluation of a curve", grid[0], "use common_grid(curves)")

@@ -9,8 +9,8 @@ import numpy as np
 
 from asap.base.errors import UserError
 from asap.envs.gymnasium import determinism
-from asap.envs.gymnasium.checked_env import Border, Trouble
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.workers.failures import Recording, explained
 
 TWICE = 3  # Episodes that are played twice.
@@ -37,7 +37,7 @@ def check_env(
     seed: int,
     replay: str | None,
     as_json: bool,
-    rules: Rules = Rules(),
+    rules: EnvLimits = EnvLimits(),
 ) -> None:
     """Prints what an environment looks like and how it behaves under random play; raises where it misbehaves.
 
@@ -51,7 +51,7 @@ def check_env(
     print(json.dumps(report) if as_json else in_words(report))
 
 
-def checked(source: EnvSource, rules: Rules, episodes: int, seed: int) -> dict[str, Any]:
+def checked(source: EnvSource, rules: EnvLimits, episodes: int, seed: int) -> dict[str, Any]:
     from asap.envs.gymnasium.task import describe
 
     task = describe(source, rules)
@@ -79,18 +79,18 @@ def checked(source: EnvSource, rules: Rules, episodes: int, seed: int) -> dict[s
         "terminated": played.terminated,
         "success": float(np.mean(played.success)) if played.success else None,
         "warnings": list(played.notes),
-        "not_deterministic": determinism.check(lambda: Border(source, rules), seeds[:TWICE]),
+        "not_deterministic": determinism.check(lambda: CheckedEnv(source, rules), seeds[:TWICE]),
     }
 
 
-def play_at_random(source: EnvSource, rules: Rules, seeds: list[int]) -> RandomPlay:
-    border = Border(source, rules)
+def play_at_random(source: EnvSource, rules: EnvLimits, seeds: list[int]) -> RandomPlay:
+    border = CheckedEnv(source, rules)
     lengths, returns, success, lows, highs, terminated = [], [], [], [], [], 0
     begun = time.perf_counter()
     for number, seed in enumerate(seeds):
         try:
             observations, rewards = _episode(border, seed)
-        except Trouble as trouble:
+        except EnvError as trouble:
             raise explained(trouble, f"episode {number}", seed, f"see it again with --seed {seed}") from trouble
         lengths.append(len(rewards))
         returns.append(float(np.sum(rewards)))
@@ -104,7 +104,7 @@ def play_at_random(source: EnvSource, rules: Rules, seeds: list[int]) -> RandomP
     return RandomPlay(lengths, returns, terminated, success, low, high, speed, border.take_notes())
 
 
-def _episode(border: Border, seed: int) -> tuple[list[np.ndarray], list[float]]:
+def _episode(border: CheckedEnv, seed: int) -> tuple[list[np.ndarray], list[float]]:
     generator = np.random.default_rng(seed)
     observations, rewards, ended = [border.start(seed)], [], False
     while not ended:
@@ -120,10 +120,10 @@ def replay_failure(name: str, path: str, as_json: bool) -> None:
     if name != recording.env:
         cure = f"run: {shlex.join(['asap', 'check', recording.env, '--replay', path])}"
         raise UserError("--replay", f"was recorded in '{recording.env}'", f"'{name}'", cure)
-    border = Border(EnvSource(recording.env, recording.options), Rules(**recording.rules))
+    border = CheckedEnv(EnvSource(recording.env, recording.options), EnvLimits(**recording.rules))
     try:
         steps = _play_again(border, recording.seed, _actions(border, recording, path))
-    except Trouble as trouble:
+    except EnvError as trouble:
         is_same = f"{trouble.field}: {trouble.what}" == recording.error
         cure = "as recorded; --debug shows its traceback" if is_same else f"recorded was '{recording.error}'"
         raise explained(trouble, "the recorded episode", recording.seed, cure) from trouble
@@ -134,7 +134,7 @@ def replay_failure(name: str, path: str, as_json: bool) -> None:
     print(json.dumps(report) if as_json else told)
 
 
-def _actions(border: Border, recording: Recording, path: str) -> list[Any]:
+def _actions(border: CheckedEnv, recording: Recording, path: str) -> list[Any]:
     try:
         return [border.recorded(action) for action in recording.actions]
     except (ValueError, TypeError) as error:
@@ -142,7 +142,7 @@ def _actions(border: Border, recording: Recording, path: str) -> list[Any]:
         raise UserError("--replay", f"{what}: {error}", path, "pass a file that a failed run has written") from error
 
 
-def _play_again(border: Border, seed: int, actions: list[Any]) -> int:
+def _play_again(border: CheckedEnv, seed: int, actions: list[Any]) -> int:
     """How many steps there were, if nothing went wrong."""
     border.start(seed)
     for steps, action in enumerate(actions, 1):

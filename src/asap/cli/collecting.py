@@ -5,7 +5,7 @@ import os
 
 from asap.base.errors import UserError
 from asap.config.schema import Config, RunConfig
-from asap.runs.progress import Progress
+from asap.runs.progress import ProgressBar
 
 
 def collect_episodes(
@@ -26,7 +26,7 @@ def collect_episodes(
 
     named = catalog.find(task)
     behaviour = explored(find_controller(named, controller), epsilon)
-    with Progress(Config(run=RunConfig(episodes=episodes)), "collecting") as progress:
+    with ProgressBar(Config(run=RunConfig(episodes=episodes)), "collecting") as progress:
         collected = collect(named, behaviour, epsilon, episodes, seed, out, progress.tell)
     success = collected.meta.behaviour_success
     report = {

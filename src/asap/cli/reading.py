@@ -32,14 +32,14 @@ def evaluate_run(
     as_json: bool,
 ) -> None:
     from asap.base import stats
-    from asap.envs.gymnasium.task import ForeignTask
+    from asap.envs.gymnasium.task import HostedTask
     from asap.state_arrays import parameter_digest
     from asap.trained import Trained
 
     trained = Trained.load(path, best)
     chosen = trained.named if task is None else (trained.task(task),)
     if episodes is None:
-        episodes = EPISODES_OF_FOREIGN if isinstance(chosen[0], ForeignTask) else EPISODES
+        episodes = EPISODES_OF_FOREIGN if isinstance(chosen[0], HostedTask) else EPISODES
     reports = {}
     for one in chosen:
         evaluation = trained.evaluate(one, episodes, seed, deterministic, workers)
@@ -83,7 +83,7 @@ def _evaluation_in_words(name: str, report: dict) -> str:
 
 
 def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) -> None:
-    from asap.envs.gymnasium.task import ForeignTask
+    from asap.envs.gymnasium.task import HostedTask
     from asap.play_foreign import ForeignPlay
     from asap.show.words.explain import explain
     from asap.trained import Trained
@@ -91,7 +91,7 @@ def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) ->
 
     trained = Trained.load(path)
     index, named = trained.seed_index(seed), trained.task(task)
-    if isinstance(named, ForeignTask):
+    if isinstance(named, HostedTask):
         explanation = ForeignPlay(trained.config, named, IN_PROCESS).explain(trained.policy(index))
     else:
         evaluation = trained.evaluate(named, 200, 0)
@@ -102,7 +102,7 @@ def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) ->
 
 def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_json: bool) -> None:
     from asap.base.stats import Curve as SeedCurve
-    from asap.envs.gymnasium.task import ForeignTask
+    from asap.envs.gymnasium.task import HostedTask
     from asap.envs.soccer.half_field import Striker
     from asap.session import Curve
     from asap.show import figures
@@ -124,7 +124,7 @@ def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_
             )
             for s in range(trained.config.run.seeds)
         ]
-        reference = None if isinstance(named, ForeignTask) else named.reference
+        reference = None if isinstance(named, HostedTask) else named.reference
         pictures["learning"] = figures.learning_curves(seeds, reference, title=f"{named.name}: learning")
         pictures["usage"] = figures.skill_usage(
             curve.episodes.T, curve.usage.swapaxes(0, 1), title=f"{named.name}: use of skills"
@@ -133,7 +133,7 @@ def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_
     for name, figure in pictures.items():
         written[name] = str(folder / f"{name}.png")
         figure.savefig(written[name], dpi=150)
-    if not isinstance(named, ForeignTask) and isinstance(named.env, Striker):
+    if not isinstance(named, HostedTask) and isinstance(named.env, Striker):
         written["game"] = str(folder / "game.gif")
         m = np.asarray(named.env.descriptor(named.task))
         save_game(written["game"], trained.policy(index), named, m, trained.config.run.seed + index, title)
@@ -141,13 +141,13 @@ def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_
 
 
 def _partition(trained: "Trained", named: "Task", index: int, title: str) -> "Figure":
-    from asap.envs.gymnasium.task import ForeignTask
+    from asap.envs.gymnasium.task import HostedTask
     from asap.play_foreign import ForeignPlay
     from asap.show import figures
     from asap.workers.hire import IN_PROCESS
 
     policy = trained.policy(index)
-    if isinstance(named, ForeignTask):
+    if isinstance(named, HostedTask):
         return ForeignPlay(trained.config, named, IN_PROCESS).plot(policy, title=title)
     usage = np.asarray(trained.evaluate(named, 200, 0).usage)[index]
     return figures.partition_map(policy, named, np.asarray(named.env.descriptor(named.task)), title=title, usage=usage)

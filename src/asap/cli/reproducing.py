@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from asap.base.errors import UserError
 from asap.paper.experiments import GROUPS, Experiment, find
-from asap.runs.progress import Progress
+from asap.runs.progress import ProgressBar
 
 if TYPE_CHECKING:
     from asap.paper.laboratory import Laboratory
@@ -39,7 +39,7 @@ def reproduce(name: str, seeds: int | None, seed: int, out: str, as_json: bool) 
 
     folder = Path(out)
     with StopRequest() as stop:
-        laboratory = Laboratory(folder, 0, seed, stop, Progress)
+        laboratory = Laboratory(folder, 0, seed, stop, ProgressBar)
         own = [dataclasses.replace(laboratory, seeds=seeds or experiment.seeds) for experiment in experiments]
         chapters = [_chapter(*each, as_json) for each in zip(experiments, own)]
     rows = [{"result": chapter.name, **row} for chapter in chapters for row in chapter.rows]

@@ -44,7 +44,7 @@ _BOUNDS = {
 # ---- Declaring ----------------------------------------------------------------------------------------------------
 
 
-class Rules(NamedTuple):
+class Constraints(NamedTuple):
     """What a field allows beyond its type. Of a tuple, every number in it must keep the rules."""
 
     help: str = ""
@@ -68,7 +68,7 @@ class Setting(NamedTuple):
     key: str
     kind: Any
     default: Any
-    rules: Rules
+    rules: Constraints
 
 
 class Row(NamedTuple):
@@ -84,7 +84,7 @@ class Row(NamedTuple):
 def setting(default: Any, help: str, *, low=None, high=None, above=None, below=None, choices=None, aliases=()) -> Any:
     """A dataclass field with its sentence and its range: `low` and `high` are allowed, `above` and `below` are not."""
     choices = None if choices is None else tuple(choices)
-    rules = Rules(help, low, high, above, below, choices, tuple(aliases))
+    rules = Constraints(help, low, high, above, below, choices, tuple(aliases))
     return dataclasses.field(default=default, metadata={"rules": rules})
 
 
@@ -126,7 +126,7 @@ def _walk(config: Any, prefix: str) -> Iterator[Setting]:
     for field in dataclasses.fields(config):
         key, kind, value = prefix + field.name, hints[field.name], getattr(config, field.name)
         if not dataclasses.is_dataclass(kind):
-            yield Setting(key, kind, value, field.metadata.get("rules", Rules()))
+            yield Setting(key, kind, value, field.metadata.get("rules", Constraints()))
         elif type(value) is kind:
             yield from _walk(value, key + ".")
         else:
@@ -241,7 +241,7 @@ def _exact(value: Any, kind: type, of: Setting, where: str) -> Any:
     return value
 
 
-def _expected(kind: Any, rules: Rules) -> str:
+def _expected(kind: Any, rules: Constraints) -> str:
     if rules.choices is not None:
         return rules.range_text()
     return f"{_noun(_required(kind))} {rules.range_text()}".strip() + (" or none" if _is_optional(kind) else "")

@@ -21,7 +21,7 @@ import numpy as np
 from asap.data.npz import Column, bad_file
 
 if TYPE_CHECKING:
-    from asap.envs.catalog import NamedTask
+    pass
 
 FORMAT = 1
 STEP_COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "episode")

@@ -21,7 +21,7 @@ from asap.config.schema import Config
 from asap.distill.imitate import imitate
 from asap.distill.lessons import Classroom, Lesson
 from asap.envs.gymnasium.actions import ControlUnits
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import live_task
 from asap.learn.search import draw
 from asap.policy.host import Player
@@ -45,7 +45,7 @@ class Distilled:
     """The rules, and how they compare with their teacher; all returns are means over fresh episodes."""
 
     policy: ASAPPolicy
-    task: ForeignTask
+    task: HostedTask
     config: Config
     agreement: float  # On the teacher's episodes: share of the steps with the same action; of controls, R^2.
     teacher_return: float
@@ -137,16 +137,16 @@ def distill(
     )
 
 
-def _configured(env: Any, options: dict[str, Any], settings: list[str]) -> tuple[Config, ForeignTask]:
+def _configured(env: Any, options: dict[str, Any], settings: list[str]) -> tuple[Config, HostedTask]:
     live = live_task(env, settings)
     config = settings_of([env if live is None else live.name], options, None, None, settings, live)
     task = tasks_of(config)[0] if live is None else live
-    if not isinstance(task, ForeignTask):
+    if not isinstance(task, HostedTask):
         raise UserError("env", "teachers are for Gymnasium environments", task.name, "pass an id such as CartPole-v1")
     return config, task
 
 
-def _best_student(config: Config, task: ForeignTask, room: Classroom, episodes: int) -> ASAPPolicy:
+def _best_student(config: Config, task: HostedTask, room: Classroom, episodes: int) -> ASAPPolicy:
     seed, per_round = config.run.seed, -(-episodes // PER_ROUND)
     lessons = room.taught(_ids(seed, TRAINING, 0, episodes))
     students: list[tuple[float, ASAPPolicy]] = []
@@ -159,7 +159,7 @@ def _best_student(config: Config, task: ForeignTask, room: Classroom, episodes: 
 
 
 def _student(
-    config: Config, task: ForeignTask, lessons: Sequence[Lesson], former: ASAPPolicy | None, number: int
+    config: Config, task: HostedTask, lessons: Sequence[Lesson], former: ASAPPolicy | None, number: int
 ) -> ASAPPolicy:
     """Learns from all lessons so far, from new starts and from where the former one was."""
     seed = config.run.seed
@@ -172,7 +172,7 @@ def _student(
     return imitate(starts, observations, actions, config.learn, host_generator(seed, _SAMPLES, number))
 
 
-def agreement(policy: ASAPPolicy, task: ForeignTask, lessons: Sequence[Lesson]) -> float:
+def agreement(policy: ASAPPolicy, task: HostedTask, lessons: Sequence[Lesson]) -> float:
     """How well the policy's likeliest actions are those of the teacher."""
     player, chosen = Player(plan_of(policy, len(task.inputs))), []
     for lesson in lessons:

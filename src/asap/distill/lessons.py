@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 
 from asap.base.errors import UserError
 from asap.envs.gymnasium.actions import Action, ControlUnits
-from asap.envs.gymnasium.checked_env import Border
-from asap.envs.gymnasium.errors import Trouble
+from asap.envs.gymnasium.checked_env import CheckedEnv
+from asap.envs.gymnasium.errors import EnvError
 from asap.envs.gymnasium.make import EnvSource
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.policy.host import Player
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
@@ -40,7 +40,7 @@ class Lesson(NamedTuple):
 class Teacher:
     """Any object with `predict(obs, deterministic=True) -> (action, state)`, as the environment has them."""
 
-    def __init__(self, model: Any, task: ForeignTask):
+    def __init__(self, model: Any, task: HostedTask):
         if not callable(getattr(model, "predict", None)):
             cure = "pass an object with predict(obs, deterministic=True) -> (action, state)"
             raise UserError("teacher", "has no predict", type(model).__name__, cure)
@@ -93,9 +93,9 @@ class Overheard(gymnasium.Wrapper):
 class Classroom:
     """The environment with a teacher beside it; counts the steps that are played."""
 
-    def __init__(self, task: ForeignTask, model: Any):
+    def __init__(self, task: HostedTask, model: Any):
         self.task, self._teacher = task, Teacher(model, task)
-        self._border = Border(EnvSource(task.source.name, {}, self._made), task.rules)
+        self._border = CheckedEnv(EnvSource(task.source.name, {}, self._made), task.rules)
         self.num_steps = self.num_episodes = 0
 
     def _made(self) -> Overheard:
@@ -127,7 +127,7 @@ class Classroom:
         """Played by `choose`, or else by the teacher, who is asked then."""
         try:
             return self._played(episode, choose, asks)
-        except Trouble as trouble:
+        except EnvError as trouble:
             cure = f"see what it does at random: asap check {self.task.name}"
             raise explained(trouble, f"episode {episode.number}", episode.reset_seed, cure) from trouble
 

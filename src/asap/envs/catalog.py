@@ -32,7 +32,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class NamedTask:
+class CompiledTask:
     """A task with the features the paper gives it, the partition it starts from, and its references."""
 
     name: str
@@ -82,8 +82,8 @@ _SOCCER_PLAYED = (
 )
 
 
-def _striker(number: int, summary: str, reference: Reference, episodes: int) -> NamedTask:
-    return NamedTask(
+def _striker(number: int, summary: str, reference: Reference, episodes: int) -> CompiledTask:
+    return CompiledTask(
         name=f"striker-r{number}",
         summary=summary,
         gymnasium_id=f"asap/StrikerR{number}-v0",
@@ -101,7 +101,7 @@ def _striker(number: int, summary: str, reference: Reference, episodes: int) -> 
 
 
 _TASKS = (
-    NamedTask(
+    CompiledTask(
         name="two-rooms",
         summary="2R: up through the door, then down to the goal",
         gymnasium_id="asap/TwoRooms-v0",
@@ -114,7 +114,7 @@ _TASKS = (
         approximate=_AT_THE_WALL,
         reference=Reference(-383.7, 53.1, 71.3),
     ),
-    NamedTask(
+    CompiledTask(
         name="flipped-two-rooms",
         summary="flipped 2R: the mirror image of 2R, door below, goal above",
         gymnasium_id="asap/FlippedTwoRooms-v0",
@@ -127,7 +127,7 @@ _TASKS = (
         approximate=_AT_THE_WALL,
         reference=Reference(-383.7, 53.1, 71.3),
     ),
-    NamedTask(
+    CompiledTask(
         name="three-rooms",
         summary="3R: one skill is needed in two rooms that do not touch",
         gymnasium_id="asap/ThreeRooms-v0",
@@ -150,7 +150,7 @@ def names() -> tuple[str, ...]:
     return tuple(task.name for task in _TASKS)
 
 
-def find(name: str) -> NamedTask:
+def find(name: str) -> CompiledTask:
     for task in _TASKS:
         if task.name == name:
             return task
@@ -173,8 +173,8 @@ def task_set(names_and_weights: tuple[tuple[str, float], ...]) -> TaskSet:
     return TaskSet.of(first.env, {t.name: t.task for t in chosen}, tuple(weight for _, weight in names_and_weights))
 
 
-def _require_same_shapes(first: NamedTask, other: NamedTask) -> None:
-    def shapes(task: NamedTask) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+def _require_same_shapes(first: CompiledTask, other: CompiledTask) -> None:
+    def shapes(task: CompiledTask) -> tuple[tuple[str, ...], tuple[str, ...], int]:
         spec = task.env.spec
         return spec.observation_names, spec.action_names, task.descriptor_size
 

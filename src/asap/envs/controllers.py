@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from asap.base.errors import UserError
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.core import Env
 from asap.envs.rooms import Rooms, RoomsTask
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
@@ -27,7 +27,7 @@ class Controller(NamedTuple):
 class Family(NamedTuple):
     """The controllers of one type of env: `parse` gives None for a text that is none of them."""
 
-    parse: Callable[[NamedTask, str], Controller | None]
+    parse: Callable[[CompiledTask, str], Controller | None]
     choices: tuple[str, ...]  # As they stand in error messages.
 
 
@@ -39,7 +39,7 @@ def register_controllers(env: type[Env], family: Family) -> None:
     _FAMILIES[env] = family
 
 
-def find_controller(task: NamedTask, text: str) -> Controller:
+def find_controller(task: CompiledTask, text: str) -> Controller:
     """The controller that a text such as "random" or "dist:12" names for this task."""
     if text == "random":
         return uniformly_random(task)
@@ -55,7 +55,7 @@ def find_controller(task: NamedTask, text: str) -> Controller:
     return found
 
 
-def uniformly_random(task: NamedTask) -> Controller:
+def uniformly_random(task: CompiledTask) -> Controller:
     num_actions = task.env.spec.num_actions
 
     def probabilities(x: Float[Array, "O *batch"]) -> Float[Array, "A *batch"]:
@@ -101,11 +101,11 @@ def through_the_doors(task: RoomsTask) -> Probabilities:
     return probabilities
 
 
-def _parse_rooms(task: NamedTask, text: str) -> Controller | None:
+def _parse_rooms(task: CompiledTask, text: str) -> Controller | None:
     return Controller("doors", through_the_doors(task.task), deterministic=True) if text == "doors" else None
 
 
-def _parse_striker(task: NamedTask, text: str) -> Controller | None:
+def _parse_striker(task: CompiledTask, text: str) -> Controller | None:
     distance = shooting_distance(text)
     return None if distance is None else Controller(text, shoot_within(distance), deterministic=True)
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from asap.base.types import State, Task
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.core import Env
 from asap.envs.rooms import Position, Rooms, RoomsTask
 from asap.envs.soccer import vectors as c
@@ -117,7 +117,7 @@ class View(NamedTuple):
     start: Callable[[Any], State] | None = None  # The state that a user's words ask for.
 
 
-def view_of(named: NamedTask) -> View:
+def view_of(named: CompiledTask) -> View:
     return _VIEWS[type(named.env)]
 
 

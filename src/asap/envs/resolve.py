@@ -9,11 +9,11 @@ from asap.base.errors import UserError
 from asap.config.schema import Config, EnvConfig
 from asap.config.settings import override
 from asap.envs import catalog
-from asap.envs.catalog import NamedTask
-from asap.envs.gymnasium.make import EnvSource, Rules
-from asap.envs.gymnasium.task import ForeignTask, describe
+from asap.envs.catalog import CompiledTask
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.task import HostedTask, describe
 
-Task = NamedTask | ForeignTask
+Task = CompiledTask | HostedTask
 
 
 def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
@@ -24,11 +24,11 @@ def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
 
 
 @functools.lru_cache(maxsize=16)
-def _described(name: str, env: EnvConfig) -> ForeignTask:
+def _described(name: str, env: EnvConfig) -> HostedTask:
     return describe(EnvSource(name, options_of(env)), rules_of(env))
 
 
-def live_task(origin: Any, settings: Iterable[str]) -> ForeignTask | None:
+def live_task(origin: Any, settings: Iterable[str]) -> HostedTask | None:
     """An environment of this process, or a function that makes one, held to what the settings say; None for a name."""
     if isinstance(origin, str):
         return None
@@ -36,8 +36,8 @@ def live_task(origin: Any, settings: Iterable[str]) -> ForeignTask | None:
     return describe(EnvSource.of(origin, options_of(env)), rules_of(env))
 
 
-def rules_of(env: EnvConfig) -> Rules:
-    return Rules(env.max_steps, env.strict_obs, env.reward_scale, env.env_retries)
+def rules_of(env: EnvConfig) -> EnvLimits:
+    return EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.env_retries)
 
 
 def options_of(env: EnvConfig) -> dict:

@@ -15,10 +15,10 @@ from asap.base.keys import fold, root
 from asap.data.layout import BEHAVIOUR, DESCRIPTOR, FINAL, SUCCESS, Meta, layout_of
 from asap.data.writing import DatasetWriter
 from asap.envs import catalog
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.controllers import Controller
 from asap.learn.train import compiled
-from asap.offline.play import Played, play_logged
+from asap.offline.play import LoggedEpisodes, play_logged
 
 _COLLECT = 8  # Stream of the seed's key; 0 to 7 are the learner's and the model's.
 STEPS_AT_ONCE = 1 << 19  # Room for this many steps is made in a round: it bounds memory, whatever the horizon.
@@ -34,7 +34,7 @@ class Collected(NamedTuple):
 
 
 def collect(
-    task: NamedTask,
+    task: CompiledTask,
     controller: Controller,
     epsilon: float,
     num_episodes: int,
@@ -66,7 +66,7 @@ def collect(
     return Collected(meta, steps, time.monotonic() - began)
 
 
-def as_columns(played: Played, first: int, count: int, descriptor: np.ndarray) -> dict[str, np.ndarray]:
+def as_columns(played: LoggedEpisodes, first: int, count: int, descriptor: np.ndarray) -> dict[str, np.ndarray]:
     """The first `count` episodes as rows, one episode after the other."""
     lengths = played.lengths[:count]
     longest = int(lengths.max())
@@ -93,7 +93,7 @@ def as_columns(played: Played, first: int, count: int, descriptor: np.ndarray) -
 
 
 def _describe(
-    task: NamedTask,
+    task: CompiledTask,
     controller: Controller,
     epsilon: float,
     num_episodes: int,

@@ -19,7 +19,7 @@ from asap.base.errors import UserError
 from asap.base.keys import fold, host_generator, root
 from asap.data.dataset import Dataset
 from asap.envs import catalog
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.experience.minibatches import Batches, Minibatch
 from asap.experience.weights import effective_sample_size
 from asap.learn.train import compiled
@@ -94,7 +94,7 @@ def _value(discounted: np.ndarray, undiscounted: np.ndarray) -> Value:
     return Value(float(discounted[0]), intervals[0], float(undiscounted[0]), intervals[1])
 
 
-def true_value(policy: ASAPPolicy, task: NamedTask, num_episodes: int, seed: int = 0) -> Value:
+def true_value(policy: ASAPPolicy, task: CompiledTask, num_episodes: int, seed: int = 0) -> Value:
     """What playing tells, to hold the estimate against."""
     tasks = catalog.task_set(((task.name, 1.0),))
     m = tasks.env.descriptor(task.task)

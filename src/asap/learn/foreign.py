@@ -17,7 +17,7 @@ import numpy as np
 
 from asap.base.keys import host_generator
 from asap.config.schema import Config
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.evaluate import Evaluation
 from asap.experience.episode_warnings import Remarks
 from asap.learn.advantage import new_critic
@@ -39,13 +39,13 @@ _CANDIDATES = 8
 SPAN = 2.0  # Scaled observations lie mostly within this many deviations; the critic's ramps are spread over them.
 
 
-def template(config: Config, task: ForeignTask) -> TrainState:
+def template(config: Config, task: HostedTask) -> TrainState:
     """States of all seeds, for their shapes."""
     seeds, moments = range(config.run.seed, config.run.seed + config.run.seeds), no_moments(len(task.inputs))
     return _stacked([begin(config, seed, built_policy(config, task, seed), moments, []) for seed in seeds])
 
 
-def built_policy(config: Config, task: ForeignTask, seed: int) -> ASAPPolicy:
+def built_policy(config: Config, task: HostedTask, seed: int) -> ASAPPolicy:
     return build_policy(config.policy, (task,), host_generator(seed, _POLICY))
 
 
@@ -71,7 +71,7 @@ def begin(config: Config, seed: int, policy: ASAPPolicy, moments: Moments, episo
 class ForeignTrainer:
     """As `asap.learn.train.Trainer`: all seeds of a config, chunk by chunk."""
 
-    def __init__(self, config: Config, task: ForeignTask, dispatcher: Dispatcher, notice: Callable[[str], None]):
+    def __init__(self, config: Config, task: HostedTask, dispatcher: Dispatcher, notice: Callable[[str], None]):
         self.config, self.task, self.dispatcher = config, task, dispatcher
         self._remarks = Remarks(notice, config.env.allow_one_step)
         self.seeds = range(config.run.seed, config.run.seed + config.run.seeds)

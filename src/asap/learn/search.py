@@ -17,7 +17,7 @@ import numpy as np
 
 from asap.base.keys import host_generator
 from asap.config.schema import PolicyConfig
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import Moments, no_moments, rescaled, scaled_anew, with_observations
@@ -58,7 +58,7 @@ class Candidate(NamedTuple):
 
 
 def search(
-    config: PolicyConfig, task: ForeignTask, ids: tuple[int, ...], play: Play, count: int, most_steps: int, budget: int
+    config: PolicyConfig, task: HostedTask, ids: tuple[int, ...], play: Play, count: int, most_steps: int, budget: int
 ) -> Found:
     """The best of `count` policies, or of as many more as it takes to see a difference; fewer where `most_steps` are reached.
 
@@ -99,7 +99,7 @@ def _all_alike(candidates: list[Candidate]) -> bool:
     return float(np.ptp([one.merit for one in candidates])) == 0.0
 
 
-def draw(config: PolicyConfig, task: ForeignTask, generator: np.random.Generator) -> ASAPPolicy:
+def draw(config: PolicyConfig, task: HostedTask, generator: np.random.Generator) -> ASAPPolicy:
     """A policy that knows what it wants: planes in random directions, each skill with a preference."""
     policy = build_policy(config, (task,), generator)
     beta, theta = (

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from asap.base.keys import Key, fold, host_generator, root
 from asap.base.types import EpisodeTotals
 from asap.config.schema import Config, LearnConfig
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate_seeds, join_evaluations
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
@@ -91,7 +91,7 @@ class Metrics(NamedTuple):
     from_data: FromData | None
 
 
-def init(config: Config, named: tuple[NamedTask, ...], tasks: TaskSet, seed: int) -> tuple[ASAPPolicy, Critic]:
+def init(config: Config, named: tuple[CompiledTask, ...], tasks: TaskSet, seed: int) -> tuple[ASAPPolicy, Critic]:
     """The learned parts of one seed before its first update, drawn on the host: compiling that would take longer."""
     policy = build_policy(config.policy, named, host_generator(seed, _POLICY))
     spec, learn = tasks.env.spec, config.learn
@@ -257,7 +257,7 @@ class Trainer:
     def __init__(
         self,
         config: Config,
-        named: tuple[NamedTask, ...],
+        named: tuple[CompiledTask, ...],
         tasks: TaskSet,
         update: Callable[..., tuple[TrainState, Metrics]] = update,
         feed: Callable[[Int[np.ndarray, "seeds"]], tuple] = lambda _: (),

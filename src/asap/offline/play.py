@@ -19,7 +19,7 @@ from asap.envs.core import Episode, TaskSet, advance, begin
 _RESET, _NOISE, _ACTION = range(3)
 
 
-class Played(NamedTuple):
+class LoggedEpisodes(NamedTuple):
     """L episodes; of the H steps that there is room for, the first `lengths` are theirs."""
 
     observation: Float[Array, "O H L"]
@@ -37,12 +37,12 @@ class _Going(NamedTuple):
     action: Int[Array, "L"]
     log_prob: Float[Array, "L"]
     observation: Float[Array, "O L"]
-    played: Played
+    played: LoggedEpisodes
     playing: Bool[Array, "L"]
     step: Int[Array, ""]
 
 
-def play_logged(tasks: TaskSet, probabilities: Probabilities, key: Key, ids: Int[Array, "L"]) -> Played:
+def play_logged(tasks: TaskSet, probabilities: Probabilities, key: Key, ids: Int[Array, "L"]) -> LoggedEpisodes:
     """The episodes of these ids, from start to end."""
     keys = jax.vmap(lambda number: fold(key, number))(ids)
     horizon, count, size = tasks.env.spec.horizon, ids.shape[0], len(tasks.env.spec.observation_names)
@@ -69,7 +69,7 @@ def play_logged(tasks: TaskSet, probabilities: Probabilities, key: Key, ids: Int
         episodes, outcome = move(going.step + 1, going)
         ends = (outcome.terminated | outcome.truncated) & going.playing
         so_far = going.played
-        played = Played(
+        played = LoggedEpisodes(
             observation=so_far.observation.at[:, going.step].set(going.observation),
             action=so_far.action.at[going.step].set(going.action),
             reward=so_far.reward.at[going.step].set(outcome.reward),
@@ -85,7 +85,7 @@ def play_logged(tasks: TaskSet, probabilities: Probabilities, key: Key, ids: Int
     episodes = jax.vmap(lambda k: begin(tasks, fold(k, 0, _RESET), fold(k, 0, _RESET)), out_axes=-1)(keys)
     x, action, log_prob = choose(jnp.int32(0), episodes)
     none, zeros = jnp.zeros(count, bool), jnp.zeros((horizon, count))
-    nothing = Played(
+    nothing = LoggedEpisodes(
         jnp.zeros((size, horizon, count)),
         zeros.astype(jnp.int32),
         zeros,
@@ -99,6 +99,6 @@ def play_logged(tasks: TaskSet, probabilities: Probabilities, key: Key, ids: Int
     return jax.lax.while_loop(lambda g: g.playing.any(), body, going).played
 
 
-def discounted_returns(played: Played, discount: float) -> Float[np.ndarray, "L"]:
+def discounted_returns(played: LoggedEpisodes, discount: float) -> Float[np.ndarray, "L"]:
     steps = np.arange(played.reward.shape[0])[:, None]
     return (np.where(steps < played.lengths, played.reward, 0.0) * discount**steps).sum(0)

@@ -56,7 +56,7 @@ class Film:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Finding:
     """`pictures` by the name of their file, without its ending."""
 
     claims: list[Claim]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from asap.base.stats import Curve
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.base.stats import SeedCurve
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.runs.directory import Run
 from asap.show.figures.comparison import compare_curves
@@ -25,7 +25,7 @@ SETTINGS = (
 FIRST, LAST = 5, 3  # Chunks of 40 updates at both ends of the run that are compared; the last one of all is not full.
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     record = laboratory.train("two-rooms-robbins-monro", ["two-rooms"], *SETTINGS)
     norms = gradient_norms(record)
     ratio = np.asarray([curve.returns[-1 - LAST : -1].mean() / curve.returns[:FIRST].max() for curve in norms])
@@ -53,12 +53,12 @@ def run(laboratory: Laboratory) -> Outcome:
     drawn = compare_curves(
         {"norm": norms}, None, "two-rooms, Robbins-Monro: norm of the gradient estimate", ylabel="norm of the gradient"
     )
-    return Outcome(
+    return Finding(
         claims, {"convergence": Picture(drawn, "Thin: seeds. Thick: interquartile mean with its 95 % interval.")}
     )
 
 
-def gradient_norms(record: Record) -> list[Curve]:
+def gradient_norms(record: Record) -> list[SeedCurve]:
     """Per seed, the norm of the gradient estimate of the last update of each chunk, by episodes, until the seed stopped."""
     rows = {event["update"]: event for event in Run.open(record.path).events() if "gradient_theta" in event}
     columns = {
@@ -67,4 +67,4 @@ def gradient_norms(record: Record) -> list[Curve]:
     }
     norms = np.hypot(columns["gradient_theta"], columns["gradient_beta"])
     actives = (columns["active"] > 0).T
-    return [Curve(columns["episodes"][active, s], norms[active, s]) for s, active in enumerate(actives)]
+    return [SeedCurve(columns["episodes"][active, s], norms[active, s]) for s, active in enumerate(actives)]

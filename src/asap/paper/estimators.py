@@ -2,14 +2,14 @@
 
 from asap.base.stats import median_with_failures
 from asap.config.schema import GRADIENTS, LEARNERS
-from asap.paper.claims import Claim, Outcome, Picture, median_interval
+from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.show.figures.comparison import seed_dots
 
 BUDGET = "run.episodes=3000"
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     records = {
         (learner, gradient): trained(laboratory, learner, gradient) for learner in LEARNERS for gradient in GRADIENTS
     }
@@ -18,7 +18,7 @@ def run(laboratory: Laboratory) -> Outcome:
     ]
     episodes = {f"{learner}\n{gradient}": record.episodes_to() for (learner, gradient), record in records.items()}
     seconds = {name: [_seconds(e, r) for e in episodes[name]] for name, r in zip(episodes, records.values())}
-    return Outcome(
+    return Finding(
         claims,
         {
             "estimators-episodes": Picture(

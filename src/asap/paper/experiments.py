@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from asap.base.errors import UserError
 
 if TYPE_CHECKING:
-    from asap.paper.claims import Outcome
     from asap.paper.laboratory import Laboratory
 
 

@@ -1,6 +1,6 @@
 """Figure 1 f, g, h: the partitions and skills that ASAP learns from the misspecified start."""
 
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.show.figures.gallery import partition_gallery
 from asap.show.figures.partition_map import partition_map
@@ -8,7 +8,7 @@ from asap.show.figures.partition_map import partition_map
 ENOUGH = 19 / 20  # Share of the seeds that must be near-optimal.
 
 
-def run(laboratory: Laboratory, figure: str, task: str) -> Outcome:
+def run(laboratory: Laboratory, figure: str, task: str) -> Finding:
     record = laboratory.train(task, [task])
     named, (near,) = record.tasks[0], record.near_optimal
     count, typical = record.num_near_optimal(), record.typical_seed()
@@ -30,7 +30,7 @@ def run(laboratory: Laboratory, figure: str, task: str) -> Outcome:
     every = partition_gallery(
         policies, [named] * laboratory.seeds, titles, f"{task}: what each seed learned, with its return"
     )
-    return Outcome(
+    return Finding(
         [claim],
         {
             figure: Picture(best, "The seed whose return is the median over seeds."),

@@ -3,13 +3,13 @@
 import numpy as np
 
 from asap.paper import fig2c
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.policy.regions import regions_at, states_in_bounds
 from asap.show.figures.gallery import partition_gallery
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     before, after = fig2c.source(laboratory), fig2c.warm(laboratory)
     kept = np.asarray([_same_side(before, after, s) for s in range(laboratory.seeds)])
     low, high = interval(kept)
@@ -31,7 +31,7 @@ def run(laboratory: Laboratory) -> Outcome:
         f"seed {laboratory.seed + typical}: before and after the second task",
         columns=2,
     )
-    return Outcome([claim], {"fig1i": Picture(drawn, "The seed whose return after both tasks is the median.")})
+    return Finding([claim], {"fig1i": Picture(drawn, "The seed whose return after both tasks is the median.")})
 
 
 def _same_side(before: Record, after: Record, seed: int) -> float:

@@ -1,13 +1,13 @@
 """Figure 2 a, b: ASAP from the misspecified start, against learning skills alone on fixed partitions."""
 
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.show.figures.comparison import compare_curves
 
 FIXED = "learn.step_size_beta=0.0"
 
 
-def run(laboratory: Laboratory, figure: str, task: str) -> Outcome:
+def run(laboratory: Laboratory, figure: str, task: str) -> Finding:
     asap = laboratory.train(task, [task])
     wrong = laboratory.train(f"{task}-misspecified", [task], FIXED)
     right = laboratory.train(f"{task}-approximate", [task], FIXED, "policy.start=approximate")
@@ -41,4 +41,4 @@ def run(laboratory: Laboratory, figure: str, task: str) -> Outcome:
         asap.tasks[0].reference,
         f"{task}: return while learning",
     )
-    return Outcome(claims, {figure: Picture(drawn, "Thin: seeds. Thick: interquartile mean with its 95 % interval.")})
+    return Finding(claims, {figure: Picture(drawn, "Thin: seeds. Thick: interquartile mean with its 95 % interval.")})

@@ -3,7 +3,7 @@
 import numpy as np
 
 from asap.base.stats import median_with_failures
-from asap.paper.claims import Claim, Outcome, Picture, median_interval
+from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.show.figures.comparison import compare_curves, seed_dots
 
@@ -24,7 +24,7 @@ def warm(laboratory: Laboratory) -> Record:
     return laboratory.transfer("transfer", source(laboratory), [TARGET], *EVERY_UPDATE, "run.episodes=300")
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     records = {
         SCRATCH: laboratory.train(f"{TARGET}-scratch", [TARGET], *EVERY_UPDATE, "run.episodes=300"),
         SMALL_SCRATCH: laboratory.train(f"{TARGET}-small", [TARGET], *EVERY_UPDATE, SMALL, "run.episodes=300"),
@@ -65,7 +65,7 @@ def run(laboratory: Laboratory) -> Outcome:
     reference = records[WARM].tasks[0].reference
     curves = compare_curves({n: r.curves() for n, r in records.items()}, reference, "flipped 2R: return while learning")
     dots = seed_dots(episodes, "episodes to near-optimal", "flipped 2R: episodes that each seed needs", log=True)
-    return Outcome(
+    return Finding(
         claims,
         {
             "fig2c": Picture(curves, "Thin: seeds. Thick: interquartile mean with its 95 % interval."),

@@ -5,7 +5,7 @@ import numpy as np
 
 from asap.envs import catalog
 from asap.paper import fig2c
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.show.figures.comparison import seed_dots
 from asap.show.figures.gallery import partition_gallery
@@ -15,7 +15,7 @@ from asap.transfer import flip
 EPISODES = 1000
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     record, usual = fig2c.source(laboratory), laboratory.train("two-rooms", ["two-rooms"])
     target = catalog.find("flipped-two-rooms")
     policies, usual_policies = (
@@ -66,7 +66,7 @@ def run(laboratory: Laboratory) -> Outcome:
         "flipped 2R played with what was learned on 2R",
         marks={"near-optimal": target.reference.near_optimal},
     )
-    return Outcome(
+    return Finding(
         claims,
         {
             "fig2d": Picture(maps, "The seed whose return after the switch is the median."),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from asap.base.stats import median_with_failures
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.show.figures.comparison import compare_curves
 from asap.show.figures.gallery import partition_gallery
@@ -11,7 +11,7 @@ from asap.show.figures.gallery import partition_gallery
 CARRIED = 0.95
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     records = {k: laboratory.train(name(k), ["two-rooms"], *settings(k)) for k in (1, 2, 3)}
     one, best = records[1], max(records.values(), key=Record.iqm)
     intervals = {k: interval(record.returns()) for k, record in records.items()}
@@ -72,7 +72,7 @@ def run(laboratory: Laboratory) -> Outcome:
         "Partitions with one, two and three hyperplanes",
         columns=3,
     )
-    return Outcome(
+    return Finding(
         claims,
         {
             "fig2e": Picture(curves, "Thin: seeds. Thick: interquartile mean with its 95 % interval."),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from asap.paper.claims import Claim, Film, Outcome, Picture, interval
+from asap.paper.claims import Claim, Film, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import CONTROLLER, distances_to_goal, learned, shooting_places
 from asap.show.figures.film import save_game
@@ -15,7 +15,7 @@ SECTOR = 45.0  # Degrees to both sides of the pitch's middle line, seen from the
 ENOUGH = 0.9
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     record = learned(laboratory, "striker-r1")
     named, typical = record.tasks[0], record.typical_seed()
     policies = [record.policy(s) for s in range(laboratory.seeds)]
@@ -53,7 +53,7 @@ def run(laboratory: Laboratory) -> Outcome:
     every = partition_gallery(
         policies, [named] * laboratory.seeds, titles, "R1: what each seed learned, with its goals per episode"
     )
-    return Outcome(
+    return Finding(
         [claim, scored],
         {
             "fig2f": Picture(best, "The seed whose return is the median over seeds."),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from asap.base import stats
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import learned, linear
 from asap.show.figures.gallery import partition_gallery
@@ -11,7 +11,7 @@ from asap.show.figures.gallery import partition_gallery
 NEAR = 0.95  # Of the goals of the best optimum: a kind that has as many is as good.
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     curved, straight = learned(laboratory, "striker-r1"), linear(laboratory)
     kinds = np.asarray([kind_of(curved.policy(s).partition.beta[0]) for s in range(laboratory.seeds)])
     goals = curved.success()
@@ -56,7 +56,7 @@ def run(laboratory: Laboratory) -> Outcome:
         [f"seed {laboratory.seed + s}: {value:.3f}" for s, value in enumerate(straight.success())],
         "R1 with a linear hyperplane: every seed, with its goals per episode",
     )
-    return Outcome(
+    return Finding(
         claims,
         {
             "fig2g": Picture(maps, "The first seed of each kind, and the typical seed of the linear hyperplane."),

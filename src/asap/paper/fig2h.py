@@ -3,7 +3,7 @@
 import numpy as np
 
 from asap.envs.soccer.half_field import NORMALISED_HALF_LENGTH, NORMALISED_HALF_WIDTH
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.paper.strikers import area, learned, shooting_places
 from asap.show.figures.comparison import seed_dots
@@ -16,7 +16,7 @@ BUDGET = "run.episodes=20000"  # Of those that see the defender; half of the tas
 MOVED = 5.0  # Metres by which the defender is moved, to see what follows.
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     records = {seen: variant(laboratory, seen) for seen in SEEN}
     seeds = laboratory.seeds
     goals = {seen: record.success() for seen, record in records.items()}
@@ -94,7 +94,7 @@ def run(laboratory: Laboratory) -> Outcome:
     )
     rows = {f"sees {seen}": list(map(float, values)) for seen, values in goals.items()}
     dots = seed_dots(rows, "goals per episode", "R2: what the hyperplane sees of the defender's place")
-    return Outcome(
+    return Finding(
         claims,
         {
             "fig2h": Picture(

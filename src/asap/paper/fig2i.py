@@ -4,7 +4,7 @@ import numpy as np
 
 from asap.envs import catalog
 from asap.envs.soccer.half_field import GOAL
-from asap.paper.claims import Claim, Film, Outcome, Picture, interval
+from asap.paper.claims import Claim, Film, Finding, Picture, interval
 from asap.paper.fig2h import variant
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import learned
@@ -17,7 +17,7 @@ SHOWN = 6
 ROUNDS = 4  # Of games for each seed.
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     with_defender, without = variant(laboratory, "y"), learned(laboratory, "striker-r1")
     r1, r2 = catalog.find("striker-r1"), catalog.find("striker-r2")
     first = laboratory.seed
@@ -50,7 +50,7 @@ def run(laboratory: Laboratory) -> Outcome:
     typical = with_defender.typical_seed()
     policy, title = with_defender.policy(typical), f"striker-r2, sees the defender's y, seed {first + typical}"
     m = np.asarray(r2.env.descriptor(r2.task))
-    return Outcome(
+    return Finding(
         [claim],
         {
             "fig2i": Picture(

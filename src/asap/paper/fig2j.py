@@ -1,12 +1,12 @@
 """Figure 2 j: return on R1 while learning, with polynomial and with linear hyperplanes."""
 
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import learned, linear
 from asap.show.figures.comparison import compare_curves
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     records = {"polynomial": learned(laboratory, "striker-r1"), "linear": linear(laboratory)}
     reference = records["polynomial"].tasks[0].reference
     start, best = reference.misspecified, reference.approx_optimal
@@ -27,4 +27,4 @@ def run(laboratory: Laboratory) -> Outcome:
     drawn = compare_curves(
         {name: record.curves() for name, record in records.items()}, reference, "striker-r1: return while learning"
     )
-    return Outcome(claims, {"fig2j": Picture(drawn, "Thin: seeds. Thick: interquartile mean with its 95 % interval.")})
+    return Finding(claims, {"fig2j": Picture(drawn, "Thin: seeds. Thick: interquartile mean with its 95 % interval.")})

@@ -3,7 +3,7 @@
 import numpy as np
 
 from asap.base import stats
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import (
     CONTROLLER,
@@ -20,7 +20,7 @@ from asap.show.figures.comparison import seed_dots
 PAPER = {"striker-r1": "I 0.18, A 0.79, O 0.91", "striker-r2": "a bar chart", "striker-r3": "a bar chart"}
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     claims, rows = [], {}
     for task in TASKS:
         record = learned(laboratory, task)
@@ -63,6 +63,6 @@ def run(laboratory: Laboratory) -> Outcome:
     drawn = seed_dots(
         {name: list(map(float, values)) for name, values in rows.items()}, "goals per episode", "Goal ratios"
     )
-    return Outcome(
+    return Finding(
         claims, {"goal-ratios": Picture(drawn, f"A dot is a seed, with {EPISODES:,} episodes. Thick: median.")}
     )

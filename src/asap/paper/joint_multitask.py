@@ -6,7 +6,7 @@ only shifts it, so the same sides have the same skills in both tasks (errata E13
 
 import numpy as np
 
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.show.figures.comparison import compare_curves
 from asap.show.figures.gallery import partition_gallery
@@ -15,7 +15,7 @@ TASKS = ["two-rooms", "flipped-two-rooms"]
 STEADY = ("learn.lanes=32", "run.episodes=4000")
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     together = laboratory.train("joint", TASKS, *STEADY)
     additive = laboratory.train("joint-additive", TASKS, "policy.task_features=additive", *STEADY)
     good, poor = served(together), served(additive)
@@ -53,7 +53,7 @@ def run(laboratory: Laboratory) -> Outcome:
         "One policy, seen in each task",
         columns=2,
     )
-    return Outcome(
+    return Finding(
         claims,
         {
             "joint-multitask": Picture(curves, "For each seed and evaluation, the task with the smaller return."),

@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from asap.base import stats
-from asap.base.stats import Curve
+from asap.base.stats import SeedCurve
 from asap.compose import settings_of, transfer_settings
 from asap.config.schema import Config
 from asap.config.settings import to_toml
 from asap.envs import catalog
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.policy.policy import ASAPPolicy
 from asap.runs.directory import Run
 from asap.runs.signals import StopRequest
@@ -36,7 +36,7 @@ class Record:
         return self.result.config
 
     @property
-    def tasks(self) -> tuple[NamedTask, ...]:
+    def tasks(self) -> tuple[CompiledTask, ...]:
         return tuple(catalog.find(name) for name in self.config.run.tasks)
 
     @property
@@ -62,11 +62,11 @@ class Record:
         """Per seed, completed episodes at the first evaluation that is near-optimal (or reaches the threshold)."""
         return self.result.curve.first_near_optimal(self.near_optimal if threshold is None else np.asarray(threshold))
 
-    def curves(self, task: int = 0) -> list[Curve]:
+    def curves(self, task: int = 0) -> list[SeedCurve]:
         """Per seed, return by episodes, up to where the seed stopped."""
         curve = self.result.curve
         return [
-            Curve(curve.episodes[active, s], curve.returns[active, s, task])
+            SeedCurve(curve.episodes[active, s], curve.returns[active, s, task])
             for s, active in enumerate((curve.active > 0).T)
         ]
 

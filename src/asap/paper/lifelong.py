@@ -15,7 +15,7 @@ from asap.config.schema import Config, complete
 from asap.config.settings import override
 from asap.envs import catalog
 from asap.envs.core import TaskSet
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.task_sequence import Learner, School, Sequence, judge, play_sequence
 from asap.policy.policy import ASAPPolicy
@@ -60,7 +60,7 @@ class Measures(NamedTuple):
     one_sided: Bool[np.ndarray, "S"]  # No frozen skill moves up, or none down, in at least half of its steps.
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     school = School(complete(override(Config(), SETTINGS)), laboratory.stop)
     seeds = range(laboratory.seed, laboratory.seed + laboratory.seeds)
     tasks = [room(*heights) for heights in ROOMS]
@@ -72,7 +72,7 @@ def run(laboratory: Laboratory) -> Outcome:
         "hyperplanes made soft; with hard ones carried on it costs more. The policy of the last task fails on the others, "
         "but its skills still serve most of them under the hyperplanes that they had."
     )
-    return Outcome(claims(measures), {"lifelong": Picture(picture(measures), caption)})
+    return Finding(claims(measures), {"lifelong": Picture(picture(measures), caption)})
 
 
 def room(door: float, goal: float) -> TaskSet:

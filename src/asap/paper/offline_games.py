@@ -7,7 +7,7 @@ from asap.data.npz import open_columns
 from asap.envs import catalog
 from asap.envs.controllers import find_controller
 from asap.experience.collect import collect
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.paper.strikers import CONTROLLER
 from asap.show.figures.comparison import seed_dots
@@ -19,7 +19,7 @@ SHARE = 0.87  # Of the controller's goals: the paper's 79 % of 91 %.
 SEEDS = 2  # Of each data set.
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     pairs = [_learn(laboratory, number) for number in range(DATA_SETS)]
     logged = np.asarray([goals for goals, _ in pairs])
     goals = np.stack([record.success() for _, record in pairs])  # (data sets, seeds)
@@ -46,7 +46,7 @@ def run(laboratory: Laboratory) -> Outcome:
         [f"data set {number + 1}: {each[0]:.3f}" for number, each in enumerate(goals)],
         "R1 from logged games: what was learned, with its goals per episode",
     )
-    return Outcome(
+    return Finding(
         [claim],
         {
             "offline": Picture(dots, "A dot is a seed, 1,000 episodes played after learning."),

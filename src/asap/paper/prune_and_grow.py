@@ -10,7 +10,7 @@ from asap.envs.catalog import Reference
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate, join_evaluations
 from asap.learn.train import compiled
-from asap.paper.claims import Claim, Outcome, Picture, median_interval
+from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills
@@ -23,7 +23,7 @@ _EVALUATE, _PLANE = 10, 11  # Ids folded into a seed's key; training uses smalle
 SHOWN = 5  # Seeds in the picture.
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     record = laboratory.train("two-rooms-k4", ["two-rooms"], f"policy.hyperplanes={MOST_PLANES}")
     seeds = range(laboratory.seed, laboratory.seed + laboratory.seeds)
     reference = record.tasks[0].reference
@@ -36,7 +36,7 @@ def run(laboratory: Laboratory) -> Outcome:
     stages = [(policies, judge(policies, CONFIRMING).returns.mean(-1)) for policies in (before, after, smallest)]
     returns = [of_stage for _, of_stage in stages]
     claims = [*sizes(after, smallest, returns, reference), loss(*returns[:2], way), unchanged(after, grown)]
-    return Outcome(claims, {"prune-and-grow": gallery(record, stages, seeds)})
+    return Finding(claims, {"prune-and-grow": gallery(record, stages, seeds)})
 
 
 class Judge:

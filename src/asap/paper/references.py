@@ -14,7 +14,7 @@ from asap.compose import settings_of
 from asap.config.schema import Config, LearnConfig, PolicyConfig, RunConfig, complete
 from asap.config.settings import to_toml
 from asap.envs import catalog
-from asap.envs.catalog import NamedTask, Reference
+from asap.envs.catalog import CompiledTask, Reference
 from asap.envs.controllers import find_controller
 from asap.envs.optimum import optimal_return
 from asap.envs.rooms import Rooms
@@ -48,7 +48,7 @@ def misspecified_return(name: str, seed: int) -> float:
     return float(jax.jit(lambda p, key: evaluate(p, tasks, key, EPISODES).returns.mean())(policy, root(seed)))
 
 
-def controller_return(task: NamedTask, controller: str, seed: int) -> float:
+def controller_return(task: CompiledTask, controller: str, seed: int) -> float:
     """Mean return of a hand-written behaviour."""
     tasks, play = catalog.task_set(((task.name, 1.0),)), find_controller(task, controller).probabilities
     logged = compiled(lambda ids: play_logged(tasks, play, root(seed), ids))

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 
 from asap.base.keys import fold, root
 from asap.envs import catalog
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.striker import SHOOT
 from asap.learn.train import Trainer, compiled
@@ -66,7 +66,7 @@ def best_distance(goals: dict[float, np.ndarray]) -> float:
 
 
 def shooting_places(
-    policy: ASAPPolicy, task: NamedTask, moved: dict[str, float] | None = None
+    policy: ASAPPolicy, task: CompiledTask, moved: dict[str, float] | None = None
 ) -> Bool[np.ndarray, "Y X"]:
     """Where on the pitch the striker most probably shoots; `moved` adds to observations, by name, as they are normalised."""
     x = np.array(map_observations(task))

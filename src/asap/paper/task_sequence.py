@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.keys import Key, fold, host_generator, root
 from asap.config.schema import Config
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate
 from asap.learn.advantage import Critic
@@ -24,7 +24,7 @@ _EVALUATE, _ORDER = 8, 9
 JUDGING = range(1000, 1002)  # Rounds of evaluation that learning never gets to.
 
 
-class Lesson(NamedTuple):
+class LearnedTask(NamedTuple):
     """One learner before one task. Stacked, every leaf has a leading axis."""
 
     key: Key
@@ -53,7 +53,7 @@ class School:
         self._advance = compiled(jax.vmap(self._advance_one))
         self._evaluate = compiled(jax.vmap(self._evaluate_one))
 
-    def learn(self, lessons: Lesson, looks: tuple[int, ...]) -> Learned:
+    def learn(self, lessons: LearnedTask, looks: tuple[int, ...]) -> Learned:
         """As many chunks as the last of `looks` says, looked at in the beginning and after each of these numbers."""
         states = self._begin(lessons)
         seen = [states]
@@ -68,7 +68,7 @@ class School:
         return Learned(jax.tree.map(np.asarray, states.policy), episodes.T, steps.T, returns.T)
 
     def returns(
-        self, lessons: list[Lesson], policies: list[ASAPPolicy], first_round: int = 0
+        self, lessons: list[LearnedTask], policies: list[ASAPPolicy], first_round: int = 0
     ) -> Float[np.ndarray, "N B"]:
         """Mean return of policies on the tasks of their lessons; each entry of the lists is a round of its own."""
         rounds = np.repeat(np.arange(len(lessons), dtype=np.int32) + np.int32(first_round), len(lessons[0].tries_signs))
@@ -76,14 +76,14 @@ class School:
         flat = jax.tree.map(lambda *leaves: np.concatenate(leaves), *rows)
         return np.asarray(self._evaluate(*flat, rounds).returns).mean(-1).reshape(len(lessons), -1)
 
-    def _begin_one(self, one: Lesson) -> TrainState:
+    def _begin_one(self, one: LearnedTask) -> TrainState:
         """Plainly and with the search for signs; under `vmap` a branch would compute both as well."""
         run = dataclasses.replace(self.config.run, search_episodes=0)
         plain = begin_training(dataclasses.replace(self.config, run=run), one.tasks, one.key, one.policy, one.critic)
         searched = begin_training(self.config, one.tasks, one.key, one.policy, one.critic)
         return jax.tree.map(lambda a, b: jnp.where(one.tries_signs, a, b), searched, plain)
 
-    def _advance_one(self, one: Lesson, state: TrainState) -> TrainState:
+    def _advance_one(self, one: LearnedTask, state: TrainState) -> TrainState:
         learn = dataclasses.replace(self.config.learn, step_size_theta=one.step_size_theta)
         config = dataclasses.replace(self.config, learn=learn)
 
@@ -109,7 +109,7 @@ class Sequence(NamedTuple):
     """What one learner did in all seeds; axes (seeds, positions), or seeds in a list over positions."""
 
     order: Int[np.ndarray, "S P"]  # The task at each position.
-    lessons: list[Lesson]
+    lessons: list[LearnedTask]
     policies: list[ASAPPolicy]  # After each task.
     episodes: Int[np.ndarray, "S P E"]  # As in Learned.
     steps: Int[np.ndarray, "S P E"]
@@ -117,7 +117,7 @@ class Sequence(NamedTuple):
 
 
 def play_sequence(
-    school: School, learner: Learner, named: NamedTask, tasks: list[TaskSet], seeds: range, looks: tuple[int, ...]
+    school: School, learner: Learner, named: CompiledTask, tasks: list[TaskSet], seeds: range, looks: tuple[int, ...]
 ) -> Sequence:
     """All tasks, in each seed's own order; features and fresh starts are those of the named task."""
     order = np.stack([host_generator(seed, _ORDER).permutation(len(tasks)) for seed in seeds])
@@ -140,13 +140,13 @@ def judge(school: School, sequence: Sequence, policies: list[ASAPPolicy]) -> Flo
     return np.mean(each, axis=0).T
 
 
-def _fresh_lesson(config: Config, named: NamedTask, tasks: TaskSet, seed: int, position: int) -> Lesson:
+def _fresh_lesson(config: Config, named: CompiledTask, tasks: TaskSet, seed: int, position: int) -> LearnedTask:
     own = (position << 32) + seed  # Two ids in one: the upper and the lower word of the key.
     policy, critic = init(config, (named,), tasks, own)
-    return Lesson(root(own), tasks, policy, critic, np.float32(config.learn.step_size_theta), np.bool_(False))
+    return LearnedTask(root(own), tasks, policy, critic, np.float32(config.learn.step_size_theta), np.bool_(False))
 
 
-def _go_on(learner: Learner, fresh: Lesson, known: ASAPPolicy, position: int) -> Lesson:
+def _go_on(learner: Learner, fresh: LearnedTask, known: ASAPPolicy, position: int) -> LearnedTask:
     """With what is known; critic and optimizer stay fresh."""
     policy = jax.tree.map(np.asarray, jax.vmap(lambda policy: soften(policy, learner.plane_length))(known))
     step = np.zeros_like(fresh.step_size_theta) if position >= learner.freezes_after else fresh.step_size_theta

@@ -6,7 +6,7 @@ first and the last room (errata E12). Here slower and faster waves, waves in y a
 
 import numpy as np
 
-from asap.paper.claims import Claim, Outcome, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.visits import visited_components
 from asap.show.figures.gallery import partition_gallery
@@ -23,7 +23,7 @@ SETTINGS = (
 ENOUGH_VISITS = 0.1
 
 
-def run(laboratory: Laboratory) -> Outcome:
+def run(laboratory: Laboratory) -> Finding:
     record = laboratory.train("three-rooms-dictionary", ["three-rooms"], *SETTINGS)
     seeds = laboratory.seeds
     components = [visited_components(record.policy(s), record.tasks[0], laboratory.seed + s) for s in range(seeds)]
@@ -50,4 +50,4 @@ def run(laboratory: Laboratory) -> Outcome:
         titles,
         "three-rooms with a dictionary of features",
     )
-    return Outcome([claim], {"unforced-reuse": Picture(maps, "Every seed with its return.")})
+    return Finding([claim], {"unforced-reuse": Picture(maps, "Every seed with its return.")})

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from asap.base.keys import fold, root
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.core import TaskSet
 from asap.learn.rollout import play_window, start_lanes
 from asap.policy.policy import ASAPPolicy
@@ -16,7 +16,7 @@ CELLS = 50
 LANES, STEPS = 256, 400
 
 
-def visited_components(policy: ASAPPolicy, task: NamedTask, seed: int) -> list[list[float]]:
+def visited_components(policy: ASAPPolicy, task: CompiledTask, seed: int) -> list[list[float]]:
     """For each skill, the share of all visits in each connected component of the cells where it is the most probable."""
     visits = np.asarray(_visits(policy, TaskSet.of(task.env, {task.name: task.task}), root(seed)))
     centres = (np.arange(CELLS) + 0.5) / CELLS

@@ -69,7 +69,7 @@ def _actions_at(
     return jax.vmap(at_one)(skills, observations)
 
 
-def mean_actions(policy: ASAPPolicy, regions: Regions, skill: int, m: ArrayLike) -> np.ndarray:
+def mean_actions(policy: ASAPPolicy, regions: Regions, skill: int | np.integer, m: ArrayLike) -> np.ndarray:
     """(A,): the skill's action probabilities, averaged over the states it rules, or over all if it rules none."""
     ruled = regions.rulers == skill
     states = regions.observations[ruled] if ruled.any() else regions.observations

@@ -45,11 +45,11 @@ class Checkpoint(NamedTuple):
     versions: dict[str, str]
 
 
-class Refused(Exception):
+class BadFile(Exception):
     """Why a file is not used, in a few words."""
 
 
-class NewerFormat(Refused):
+class NewerFormat(BadFile):
     """An intact file of a later release: stop, because going on from an older one would overwrite it."""
 
 
@@ -65,7 +65,7 @@ def read(path: Path) -> Checkpoint:
     """The checkpoint in `path`, proven whole. A link out of its own folder is not followed."""
     try:
         return _read(Path(path))
-    except Refused as refused:
+    except BadFile as refused:
         cure = "upgrade asap-rl" if isinstance(refused, NewerFormat) else "use another checkpoint or a copy of this one"
         raise RunError("checkpoint", f"{Path(path).stem}: {refused}", path, cure) from None
 
@@ -78,7 +78,7 @@ def newest(folder: Path, notice: Callable[[str], None], name: str = "ckpt") -> C
             found = _read(path)
         except NewerFormat:
             return read(path)
-        except Refused as refused:
+        except BadFile as refused:
             damaged.append(f"{path.stem}: {refused}")
             continue
         for line in damaged:
@@ -98,7 +98,7 @@ def prune(folder: Path, keep: int = 3, name: str = "ckpt") -> None:
             with contextlib.suppress(OSError):
                 path.unlink()
             continue
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(BadFile):
             _read(path)
             num_valid += 1
 
@@ -152,7 +152,7 @@ def seal(step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> bytes:
 
 
 def unseal(blob: bytes) -> Checkpoint:
-    """The inverse of `seal`; raises Refused."""
+    """The inverse of `seal`; raises BadFile."""
     return _load(io.BytesIO(blob), len(blob))
 
 
@@ -195,14 +195,14 @@ def open_regular(path: Path) -> BinaryIO:
         if os.path.islink(path):
             folder, path = os.path.realpath(path.parent), Path(os.path.realpath(path, strict=True))
             if not path.is_relative_to(folder):
-                raise Refused("path escapes run directory")
+                raise BadFile("path escapes run directory")
         mode = os.lstat(path).st_mode
         if not stat.S_ISREG(mode):
             kinds = {stat.S_IFDIR: "directory", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
-            raise Refused(f"not a regular file but a {kinds.get(stat.S_IFMT(mode), 'device')}")
+            raise BadFile(f"not a regular file but a {kinds.get(stat.S_IFMT(mode), 'device')}")
         return open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
     except OSError as error:
-        raise Refused(f"cannot read: {error.strerror}") from None
+        raise BadFile(f"cannot read: {error.strerror}") from None
 
 
 def _read(path: Path) -> Checkpoint:
@@ -210,9 +210,9 @@ def _read(path: Path) -> Checkpoint:
         try:
             found = _load(file, os.fstat(file.fileno()).st_size)
         except OSError as error:
-            raise Refused(f"cannot read: {error.strerror}") from None
+            raise BadFile(f"cannot read: {error.strerror}") from None
     if any(_step_in(path.name, name) not in (None, found.step) for name in ("ckpt", "best")):
-        raise Refused(f"holds step {found.step}")
+        raise BadFile(f"holds step {found.step}")
     return found
 
 
@@ -222,31 +222,31 @@ def _load(file: BinaryIO, size: int) -> Checkpoint:
     manifest = _manifest(header)
     expected = 8 + len(header) + manifest["payload_bytes"]
     if size < expected:
-        raise Refused(f"truncated ({size:,} of {expected:,} bytes)")
+        raise BadFile(f"truncated ({size:,} of {expected:,} bytes)")
     if size > expected:
-        raise Refused(f"{size - expected:,} bytes too long")
+        raise BadFile(f"{size - expected:,} bytes too long")
     try:
         payload = file.read(size)
         if hashlib.sha256(payload).hexdigest() != manifest["payload_sha256"]:
-            raise Refused("checksum mismatch in the tensors")
+            raise BadFile("checksum mismatch in the tensors")
         return Checkpoint(manifest["step"], _tensors(header, payload), manifest["meta"], manifest["versions"])
     except MemoryError:
-        raise Refused(f"does not fit in memory ({size:,} bytes)") from None
+        raise BadFile(f"does not fit in memory ({size:,} bytes)") from None
 
 
 def _sealed_header(file: BinaryIO, size: int) -> bytes:
     if size < 8:
-        raise Refused(f"truncated ({size} bytes)" if size else "empty file")
+        raise BadFile(f"truncated ({size} bytes)" if size else "empty file")
     (length,) = struct.unpack("<Q", file.read(8))
     if length > MAX_HEADER:
-        raise Refused(f"not an ASAP checkpoint, or checksum mismatch (a header of {length:,} bytes)")
+        raise BadFile(f"not an ASAP checkpoint, or checksum mismatch (a header of {length:,} bytes)")
     header = file.read(length)
     if len(header) < length:
-        raise Refused(f"truncated ({size:,} of more than {8 + length:,} bytes)")
+        raise BadFile(f"truncated ({size:,} of more than {8 + length:,} bytes)")
     if not header.startswith(_OPENING):
-        raise Refused("not an ASAP checkpoint, or checksum mismatch in its first bytes")
+        raise BadFile("not an ASAP checkpoint, or checksum mismatch in its first bytes")
     if header[len(_OPENING) : _SEALED_FROM] != _seal_of(header[_SEALED_FROM:]):
-        raise Refused("checksum mismatch in the header")
+        raise BadFile("checksum mismatch in the header")
     return header
 
 
@@ -261,7 +261,7 @@ def _manifest(header: bytes) -> dict[str, Any]:
     except (LookupError, TypeError, ValueError, RecursionError):
         well_formed = False
     if not well_formed or min(manifest["format"], manifest["step"] + 1) < 1:
-        raise Refused("malformed manifest")
+        raise BadFile("malformed manifest")
     return manifest
 
 
@@ -271,7 +271,7 @@ def _tensors(header: bytes, payload: bytes) -> dict[str, "np.ndarray"]:
     try:
         return safetensors.numpy.load(struct.pack("<Q", len(header)) + header + payload)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise Refused(f"malformed tensors: {error}") from None
+        raise BadFile(f"malformed tensors: {error}") from None
 
 
 def _frame(manifest: str, tensors: dict[str, Any]) -> bytes:

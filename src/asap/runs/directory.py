@@ -18,7 +18,7 @@ from typing import Any
 
 from asap.runs import checkpoints
 from asap.base.errors import RunError, UserError
-from asap.runs.checkpoints import Checkpoint, Refused
+from asap.runs.checkpoints import Checkpoint, BadFile
 from asap.runs.lock import LOCK, OWNER, SAFELY, flocked, owned, parsed, reported
 
 Notice = Callable[[str], None]
@@ -103,7 +103,7 @@ class Run:
         try:
             with checkpoints.open_regular(self.path / _CONFIG) as file:
                 return file.read().decode("utf-8")
-        except (Refused, OSError, UnicodeDecodeError) as error:
+        except (BadFile, OSError, UnicodeDecodeError) as error:
             what = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
             raise UserError("run", f"{_CONFIG}: {what}", self.path, "restore it or give another run") from None
 
@@ -148,7 +148,7 @@ class Run:
                     num_bad += event is None
                     if event is not None:
                         yield event
-        except (Refused, OSError) as error:
+        except (BadFile, OSError) as error:
             raise RunError("run", f"{_EVENTS}: {error}", self.path, "restore it from a copy") from None
         if num_bad == 1 and event is None and not line.endswith(b"\n"):
             self.notice(f"{_EVENTS}: torn last line ignored ({len(line):,} bytes)")

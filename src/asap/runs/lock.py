@@ -12,7 +12,7 @@ from typing import Any
 
 from asap.runs import checkpoints
 from asap.base.errors import RunError
-from asap.runs.checkpoints import Refused
+from asap.runs.checkpoints import BadFile
 
 LOCK, OWNER = "lock", "owner.json"
 SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # Neither through a link out of the run, nor hanging on a FIFO.
@@ -145,7 +145,7 @@ def _owner(path: Path) -> dict[str, Any]:
     try:
         with checkpoints.open_regular(path) as file:
             return parsed(file.read(4096)) or {}
-    except (Refused, OSError):
+    except (BadFile, OSError):
         return {}
 
 

@@ -54,9 +54,9 @@ def loggers(
     with contextlib.ExitStack() as stack:
         found: list[Callback] = []
         if progress_bar:
-            from asap.runs.progress import Progress
+            from asap.runs.progress import ProgressBar
 
-            found.append(stack.enter_context(Progress(config)).show)
+            found.append(stack.enter_context(ProgressBar(config)).show)
         if tensorboard is not None:
             found.append(_told(config, stack.enter_context(_tensorboard(os.fspath(tensorboard), config))))
         if wandb_project is not None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from asap.session import Report
 
 
-class Progress:
+class ProgressBar:
     """Shows the slowest seed's share of the budget and the mean return of the last evaluation."""
 
     def __init__(self, config: Config, label: str = "training"):
@@ -32,7 +32,7 @@ class Progress:
             self.bar = Progress(*columns, console=Console(stderr=True))
             self.line = self.bar.add_task(f"{label}: compiling", total=self.budget, state="")
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressBar":
         if self.bar is not None:
             self.bar.start()
         return self

@@ -18,7 +18,7 @@ _WORDS = 3
 _SIZE = 8 * _WORDS
 
 
-class Progress(NamedTuple):
+class WorkerProgress(NamedTuple):
     """Where a worker is."""
 
     number: int = -1  # Of its work; -1 before the first.
@@ -39,8 +39,8 @@ class Board:
         words = self._words
         words[1], words[2] = index, step
 
-    def read(self) -> Progress:
-        return Progress(*self._words)
+    def read(self) -> WorkerProgress:
+        return WorkerProgress(*self._words)
 
 
 def new_board() -> int:
@@ -96,7 +96,7 @@ class Workers(abc.ABC):
         """What has happened; waits for something to happen, at most so many seconds."""
 
     @abc.abstractmethod
-    def progress(self, worker: int) -> Progress | None:
+    def progress(self, worker: int) -> WorkerProgress | None:
         """Where a worker is; the last that is known of a dead one; None of one that has not got a place to run yet."""
 
     @abc.abstractmethod

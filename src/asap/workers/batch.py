@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from asap.base.errors import RunError
-from asap.workers.backend import Progress
+from asap.workers.backend import WorkerProgress
 from asap.workers.work import EpisodeId, Failed, Finished, Work, digest
 
 # A worker that is killed from outside is no fault of the episode it was playing, so such deaths may be many; yet there must
@@ -13,7 +13,7 @@ from asap.workers.work import EpisodeId, Failed, Finished, Work, digest
 KILLS_PER_RETRY = 10
 
 
-class Batch:
+class Assignments:
     """Results are kept by the place of their works, so that nothing depends on who was first."""
 
     def __init__(self, works: Sequence[Work], retries: int):
@@ -63,7 +63,7 @@ class Batch:
         if finished.failed is not None:
             self._wanted = min(self._wanted, place + 1)
 
-    def count_silence(self, work: Work, progress: Progress, seconds: float) -> int:
+    def count_silence(self, work: Work, progress: WorkerProgress, seconds: float) -> int:
         """How often workers were silent in this episode. The work waits again, or fails if that was once too often."""
         episode = _episode(work, progress)
         self._silences[episode] += 1
@@ -71,7 +71,7 @@ class Batch:
         self._again(work, progress, count > self._retries, f"silent for {seconds:g} s, {count} times")
         return count
 
-    def count_death(self, work: Work, progress: Progress, reason: str) -> bool:
+    def count_death(self, work: Work, progress: WorkerProgress, reason: str) -> bool:
         """Whether the work waits again. An environment that kills its worker does so at the same step each time."""
         episode = _episode(work, progress)
         self._deaths[episode, progress.step] += 1
@@ -81,7 +81,7 @@ class Batch:
         self._again(work, progress, is_enough, f"the worker died ({reason}), {count} times")
         return not is_enough
 
-    def _again(self, work: Work, progress: Progress, is_enough: bool, what: str) -> None:
+    def _again(self, work: Work, progress: WorkerProgress, is_enough: bool, what: str) -> None:
         place = self._place.get(work.number)
         if place is None or place in self._finished:
             return
@@ -93,7 +93,7 @@ class Batch:
             heapq.heappush(self._waiting, place)
 
 
-def _episode(work: Work, progress: Progress) -> EpisodeId:
+def _episode(work: Work, progress: WorkerProgress) -> EpisodeId:
     return work.episodes[progress.index]
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from asap.base.errors import RunError
-from asap.workers.backend import Died, Done, Event, Progress, Started, Stopped, Workers
-from asap.workers.batch import KILLS_PER_RETRY, Batch
+from asap.workers.backend import Died, Done, Event, Started, Stopped, WorkerProgress, Workers
+from asap.workers.batch import KILLS_PER_RETRY, Assignments
 from asap.workers.work import Failed, Finished, Work
 
 LONGEST_START = 60.0  # Seconds for making an environment, or the step timeout if that is longer.
@@ -47,7 +47,7 @@ class Dispatcher:
 
     def play(self, works: Sequence[Work]) -> list[Finished]:
         """In the order of the works. Of several failures, the error is that of the first in this order."""
-        batch = Batch(works, self._retries)
+        batch = Assignments(works, self._retries)
         while not batch.is_complete:
             self._hand_out(batch)
             for event in self._workers.poll(self._tick):
@@ -60,7 +60,7 @@ class Dispatcher:
     def close(self) -> None:
         self._workers.close()
 
-    def _hand_out(self, batch: Batch) -> None:
+    def _hand_out(self, batch: Assignments) -> None:
         for worker, seat in enumerate(self._seats):
             if seat.is_free:
                 work = batch.next()
@@ -69,7 +69,7 @@ class Dispatcher:
                 self._workers.submit(worker, work)
                 seat.work, seat.since = work, time.monotonic()
 
-    def _take(self, event: Event, batch: Batch) -> None:
+    def _take(self, event: Event, batch: Assignments) -> None:
         seat = self._seats[event.worker]
         match event:
             case Started():
@@ -83,7 +83,7 @@ class Dispatcher:
             case Stopped(error=error):
                 raise error
 
-    def _take_death(self, worker: int, reason: str, batch: Batch) -> None:
+    def _take_death(self, worker: int, reason: str, batch: Assignments) -> None:
         seat = self._seats[worker]
         if seat.work is not None:
             progress = self._place(worker)
@@ -97,7 +97,7 @@ class Dispatcher:
             self._count_failed_start(worker, f"died ({reason})", limit)
         self._restart(worker)
 
-    def _look(self, batch: Batch) -> None:
+    def _look(self, batch: Assignments) -> None:
         """Who is silent, and whether anybody is left."""
         now = time.monotonic()
         late = now - self._looked - self._tick
@@ -118,7 +118,7 @@ class Dispatcher:
             self._some_alive = now
             self._tell_that_nobody_is_left()
 
-    def _take_silence(self, worker: int, batch: Batch) -> None:
+    def _take_silence(self, worker: int, batch: Assignments) -> None:
         seat = self._seats[worker]
         if seat.work is None:
             self._count_failed_start(worker, f"silent for {self._longest_start:g} s", self._retries)
@@ -145,13 +145,13 @@ class Dispatcher:
         seat = self._seats[worker]
         seat.work, seat.has_started, seat.progress, seat.since = None, False, None, time.monotonic()
 
-    def _place(self, worker: int) -> Progress:
+    def _place(self, worker: int) -> WorkerProgress:
         """Where in its work a worker is; at its beginning, if it has not shown anything of it."""
         work, progress = self._seats[worker].work, self._workers.progress(worker)
         is_of_work = (
             progress is not None and progress.number == work.number and progress.index in range(len(work.episodes))
         )
-        return progress if is_of_work else Progress(work.number)
+        return progress if is_of_work else WorkerProgress(work.number)
 
     def _tell_that_nobody_is_left(self) -> None:
         what = f"0 of {self._workers.num_workers} workers alive for {self._longest_without_workers:g} s"
@@ -167,7 +167,7 @@ class _Seat:
         self.has_started = False
         self.failed_starts = 0  # In a row.
         self.work: Work | None = None
-        self.progress: Progress | None = None
+        self.progress: WorkerProgress | None = None
         self.since = now  # When it showed something new.
 
     @property
@@ -175,5 +175,5 @@ class _Seat:
         return self.has_started and self.work is None
 
 
-def _name(work: Work, progress: Progress) -> str:
+def _name(work: Work, progress: WorkerProgress) -> str:
     return f"episode {work.episodes[progress.index].number}"

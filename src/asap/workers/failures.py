@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.errors import Trouble
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.errors import EnvError
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.workers.work import CHECK, EVALUATION, SEARCH, TRAINING, Failed
 
 _KINDS = {TRAINING: "episode", SEARCH: "search episode", EVALUATION: "evaluation episode", CHECK: "check episode"}
@@ -21,7 +21,7 @@ def failure(failed: Failed, name: str, replay: str | Path | None = None) -> RunE
     return explained(failed, f"{_KINDS[episode.stream]} {episode.number}", episode.reset_seed, cure)
 
 
-def explained(failed: Failed | Trouble, which: str, seed: int, cure: str) -> RunError:
+def explained(failed: Failed | EnvError, which: str, seed: int, cure: str) -> RunError:
     got = f" (got {failed.value})" if failed.value else ""
     return RunError(failed.field, f"{failed.what}{got} at {which} step {failed.step} (seed {seed})", cure=cure)
 
@@ -33,12 +33,12 @@ class Recording(NamedTuple):
     options: dict[str, Any]
     rules: dict[str, Any]
     seed: int  # Of the reset.
-    actions: list[Any]  # In our units, as `Border.step` takes them.
+    actions: list[Any]  # In our units, as `CheckedEnv.step` takes them.
     error: str
     traceback: str = ""
 
     @classmethod
-    def of(cls, source: EnvSource, failed: Failed, rules: Rules = Rules()) -> "Recording":
+    def of(cls, source: EnvSource, failed: Failed, rules: EnvLimits = EnvLimits()) -> "Recording":
         error = f"{failed.field}: {failed.what}"
         seed = failed.episode.reset_seed
         return cls(source.name, source.options, rules._asdict(), seed, failed.actions, error, failed.traceback)
@@ -51,7 +51,7 @@ class Recording(NamedTuple):
         cure = "pass a file that a failed run has written"
         try:
             recording = cls(**json.loads(Path(path).read_text(encoding="utf-8")))
-            Rules(**recording.rules)
+            EnvLimits(**recording.rules)
         except (OSError, ValueError, TypeError) as error:
             raise UserError("--replay", f"cannot be read: {error}", path, cure) from error
         wanted = (str, dict, dict, int, list, str, str)

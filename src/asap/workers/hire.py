@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.checked_env import Border
-from asap.envs.gymnasium.make import EnvSource, Rules
-from asap.workers.backend import Done, Event, Progress, Started, Workers
+from asap.envs.gymnasium.checked_env import CheckedEnv
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.workers.backend import Done, Event, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import Recording, failure
 from asap.workers.play import play_chunk
@@ -23,7 +23,7 @@ CURE = "give 0 (this process plays), a number of processes, ray, or ray:N"
 def hire(
     workers: str,
     source: EnvSource,
-    rules: Rules,
+    rules: EnvLimits,
     folder: Path,
     notice: Callable[[str], None],
     step_timeout: float = 30.0,
@@ -42,7 +42,7 @@ def hire(
     return Dispatcher(_workers(workers, source, rules, folder), explain, notice, step_timeout, retries, on_no_workers)
 
 
-def _workers(text: str, source: EnvSource, rules: Rules, folder: Path) -> Workers:
+def _workers(text: str, source: EnvSource, rules: EnvLimits, folder: Path) -> Workers:
     kind, _, count = text.partition(":")
     if kind == "ray" and re.fullmatch(r"\d*", count):
         from asap.workers.ray_cluster import RayWorkers
@@ -69,8 +69,8 @@ class InProcess(Workers):
 
     num_workers = 1
 
-    def __init__(self, source: EnvSource, rules: Rules):
-        self._border = Border(source, rules)
+    def __init__(self, source: EnvSource, rules: EnvLimits):
+        self._border = CheckedEnv(source, rules)
         self._events: list[Event] = [Started(0)]
         self._work: Work | None = None
 
@@ -84,8 +84,8 @@ class InProcess(Workers):
             events.append(Done(0, play_chunk(self._border, work)))
         return events
 
-    def progress(self, worker: int) -> Progress:
-        return Progress()
+    def progress(self, worker: int) -> WorkerProgress:
+        return WorkerProgress()
 
     def restart(self, worker: int) -> None:
         raise AssertionError("this process neither dies nor is silent while it lives")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.workers.work import EpisodeId, Failed, Finished, Plan, Played, Work
 
 
@@ -17,7 +17,7 @@ class Hello(NamedTuple):
     """First to a worker: what it will play."""
 
     source: EnvSource
-    rules: Rules
+    rules: EnvLimits
 
 
 class Ready(NamedTuple):
@@ -67,7 +67,7 @@ def _tell_hello(message: Hello, arrays: list[np.ndarray]) -> dict[str, Any]:
 
 
 def _hear_hello(told: dict[str, Any], arrays: list[np.ndarray]) -> Hello:
-    return Hello(EnvSource(_a(str, told["name"]), _a(dict, told["options"])), Rules(**told["rules"]))
+    return Hello(EnvSource(_a(str, told["name"]), _a(dict, told["options"])), EnvLimits(**told["rules"]))
 
 
 def _tell_work(work: Work, arrays: list[np.ndarray]) -> dict[str, Any]:

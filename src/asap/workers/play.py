@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from asap.envs.gymnasium.checked_env import Border, Trouble
+from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.policy.host import Player
 from asap.workers.work import EpisodeId, Failed, Finished, Played, Work
 
@@ -13,7 +13,7 @@ from asap.workers.work import EpisodeId, Failed, Finished, Played, Work
 def nobody_watches(*place: int) -> None: ...
 
 
-def play_chunk(border: Border, work: Work, watch: Callable[[int, int], None] = nobody_watches) -> Finished:
+def play_chunk(border: CheckedEnv, work: Work, watch: Callable[[int, int], None] = nobody_watches) -> Finished:
     """All episodes of a chunk, or those before the first failure.
 
     `watch` is told each step before it is played: the index of the episode within the chunk, and the step; 0 is the reset.
@@ -22,13 +22,13 @@ def play_chunk(border: Border, work: Work, watch: Callable[[int, int], None] = n
     for index, episode in enumerate(work.episodes):
         try:
             played.append(play_episode(border, player, episode, work.deterministic, partial(watch, index)))
-        except Trouble as trouble:
+        except EnvError as trouble:
             return Finished(work.number, tuple(played), Failed(episode, **trouble.report()))
     return Finished(work.number, tuple(played))
 
 
 def play_episode(
-    border: Border,
+    border: CheckedEnv,
     player: Player,
     episode: EpisodeId,
     deterministic: bool,

@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from asap.envs.gymnasium.make import EnvSource, Rules
-from asap.workers.backend import Died, Event, Progress, Workers, event_of
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.workers.backend import Died, Event, WorkerProgress, Workers, event_of
 from asap.workers.messages import BadMessage, Goodbye, Hello, decode, encode
 from asap.workers.work import Work
 from asap.workers.worker_process import WorkerEnded, WorkerProcess
@@ -23,7 +23,7 @@ PATIENCE_AT_CLOSE = 5.0  # Seconds for environments to close; then they are kill
 class Pool(Workers):
     """`log` takes what environments print, and the tracebacks of workers that fail; without it nobody sees them."""
 
-    def __init__(self, source: EnvSource, rules: Rules, num_workers: int, log: Path | None = None):
+    def __init__(self, source: EnvSource, rules: EnvLimits, num_workers: int, log: Path | None = None):
         self._hello = encode(Hello(source.portable(), rules))
         self.num_workers, self.where = num_workers, str(log or "")
         self._output = (
@@ -48,7 +48,7 @@ class Pool(Workers):
             event for worker in range(self.num_workers) if worker not in self._dead for event in self._listen(worker)
         ]
 
-    def progress(self, worker: int) -> Progress:
+    def progress(self, worker: int) -> WorkerProgress:
         return self._processes[worker].progress()
 
     def restart(self, worker: int) -> None:

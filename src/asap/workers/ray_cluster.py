@@ -13,8 +13,8 @@ from typing import Any
 
 from asap.base.errors import UserError
 from asap.envs.gymnasium.isolation import Surroundings
-from asap.envs.gymnasium.make import EnvSource, Rules
-from asap.workers.backend import Died, Event, Progress, Stopped, Workers, event_of
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.workers.backend import Died, Event, Stopped, WorkerProgress, Workers, event_of
 from asap.workers.messages import BadMessage, Hello, Message, Ready, decode, encode
 from asap.workers.pool import PATIENCE_AT_CLOSE
 from asap.workers.relay import Relay, Reply
@@ -54,14 +54,14 @@ class RayWorkers(Workers):
 
     where = "the logs of Ray"
 
-    def __init__(self, source: EnvSource, rules: Rules, num_workers: int, address: str | None = None):
+    def __init__(self, source: EnvSource, rules: EnvLimits, num_workers: int, address: str | None = None):
         self._hello = encode(Hello(source.portable(), rules))
         self._ray, self._is_ours = connect(address or os.environ.get("RAY_ADDRESS"), num_workers)
         self.num_workers = num_workers
         self._new_relay = self._ray.remote(**PLACE, runtime_env=runtime_env())(Relay)
         self._relays: dict[int, Any] = {}
         self._asked: dict[Any, int] = {}  # Workers, by the answer that is awaited.
-        self._progress: dict[int, Progress | None] = {}
+        self._progress: dict[int, WorkerProgress | None] = {}
         for worker in range(num_workers):
             self._start(worker)
 
@@ -75,7 +75,7 @@ class RayWorkers(Workers):
         answered, _ = self._ray.wait(list(self._asked), num_returns=len(self._asked), timeout=0)
         return [event for answer in answered for event in self._listen(self._asked.pop(answer), answer)]
 
-    def progress(self, worker: int) -> Progress | None:
+    def progress(self, worker: int) -> WorkerProgress | None:
         return self._progress[worker]
 
     def restart(self, worker: int) -> None:
@@ -104,7 +104,7 @@ class RayWorkers(Workers):
     def _listen(self, worker: int, answer: Any) -> list[Event]:
         try:
             reply = Reply(*self._ray.get(answer))
-            self._progress[worker] = Progress(*reply.progress)
+            self._progress[worker] = WorkerProgress(*reply.progress)
             if reply.ended:
                 return [Died(worker, reply.ended)]
             if not reply.frames:

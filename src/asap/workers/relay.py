@@ -10,7 +10,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from asap.workers.backend import Progress
+from asap.workers.backend import WorkerProgress
 from asap.workers.messages import Goodbye, encode
 from asap.workers.worker_process import WorkerEnded, WorkerProcess
 
@@ -19,7 +19,7 @@ _STDOUT = 1
 
 class Reply(NamedTuple):
     frames: list[bytes]
-    progress: Progress
+    progress: WorkerProgress
     ended: str  # How the worker has ended; empty while it lives.
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 import asap
 from asap.base.errors import UserError
-from asap.envs.gymnasium.checked_env import Border
+from asap.envs.gymnasium.checked_env import CheckedEnv
 from asap.workers.backend import Board
 from asap.workers.messages import PREFIX, Hello, Message, Ready, Refused, decode, encode, frame_size
 from asap.workers.play import play_chunk
@@ -19,7 +19,7 @@ def serve(connection: socket.socket, board: Board) -> None:
     hello = receive(connection)
     assert isinstance(hello, Hello), hello
     try:
-        border = Border(hello.source, hello.rules)
+        border = CheckedEnv(hello.source, hello.rules)
         connection.sendall(encode(Ready(versions())))
         while isinstance(work := receive(connection), Work):
             board.begin(work.number)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from asap.base.errors import RunError
-from asap.workers.backend import Board, Progress, new_board
+from asap.workers.backend import Board, WorkerProgress, new_board
 from asap.workers.messages import PREFIX, BadMessage, frame_size
 
 _PATIENCE_AT_SEND = 10.0  # Seconds.
@@ -75,7 +75,7 @@ class WorkerProcess:
         """Readable when there is something to `receive`."""
         return self._socket.fileno()
 
-    def progress(self) -> Progress:
+    def progress(self) -> WorkerProgress:
         return self._board.read()
 
     def send(self, frame: bytes) -> None:

@@ -9,21 +9,21 @@ from gymnasium import spaces
 from jaxtyping import Float
 
 from asap.envs.gymnasium.actions import Action, control, recorded, sample
-from asap.envs.gymnasium.errors import Trouble, raised, show
+from asap.envs.gymnasium.errors import EnvError, raised, show
 from asap.envs.gymnasium.isolation import Sink, Surroundings, close, silently
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import LARGEST, flag, number, reading, success, wrong_answer
 from asap.envs.gymnasium.spaces import bounds, check_spaces
 from asap.workers.work import EpisodeId
 
-__all__ = ["DEFAULT_LIMIT", "Border", "Trouble", "time_limit"]
+__all__ = ["DEFAULT_LIMIT", "CheckedEnv", "EnvError", "time_limit"]
 
 DEFAULT_LIMIT = 1000
 LARGE = 1e30  # Rewards beyond this are worth a remark.
 _OF_TIME_LIMIT = "_max_episode_steps"  # Where Gymnasium's TimeLimit has it; it shows in a spec only if there is one.
 
 
-def time_limit(env: Any, rules: Rules) -> int:
+def time_limit(env: Any, rules: EnvLimits) -> int:
     """After how many steps an episode is truncated."""
     own = env.spec.max_episode_steps if env.spec is not None else None
     if own is None and env.has_wrapper_attr(_OF_TIME_LIMIT):
@@ -32,14 +32,14 @@ def time_limit(env: Any, rules: Rules) -> int:
     return min(limits, default=DEFAULT_LIMIT)
 
 
-class Border:
+class CheckedEnv:
     """One environment, played episode by episode.
 
-    Raises `Trouble` for what the environment does wrong; it can be reset after that. What the environment does that is odd
+    Raises `EnvError` for what the environment does wrong; it can be reset after that. What the environment does that is odd
     but not wrong is noted, each kind of thing once.
     """
 
-    def __init__(self, source: EnvSource, rules: Rules):
+    def __init__(self, source: EnvSource, rules: EnvLimits):
         self._rules = rules
         self._sink, self._noted, self._notes = Sink(), set(), []
         before = Surroundings.now()
@@ -70,7 +70,7 @@ class Border:
         try:
             x = self._read(self._begin(seed))
             self._check_spaces()
-        except Trouble as trouble:
+        except EnvError as trouble:
             self._tidy(self._before)
             raise trouble.at("env.reset", 0, [])  # noqa: B904 - it is the same one, with its place.
         self._tidy(self._before)
@@ -92,7 +92,7 @@ class Border:
             sys.stdout = stdout
         try:
             x, reward, terminated, truncated, info = self._unpacked(answer)
-        except Trouble as trouble:
+        except EnvError as trouble:
             raise self._placed(trouble) from None
         if self._watches_bounds:
             self._seen.append(x)
@@ -129,7 +129,7 @@ class Border:
             if attempt:
                 self._note("reset", f"{trouble.what} in reset; it went well when tried again")
             if not (isinstance(answer, tuple) and len(answer) == 2):
-                raise Trouble("reset must return (obs, info)", show(answer))
+                raise EnvError("reset must return (obs, info)", show(answer))
             return answer[0]
         raise trouble from cause
 
@@ -153,7 +153,7 @@ class Border:
             return value
         self._sum_of_large += scaled
         if abs(scaled) > LARGEST or abs(self._sum_of_large) > LARGEST:
-            raise Trouble(f"reward is {value:g}, and the return more than float32 can hold: make reward_scale smaller")
+            raise EnvError(f"reward is {value:g}, and the return more than float32 can hold: make reward_scale smaller")
         self._note(
             "reward", f"reward is {value:g}: so large a number is not learned from well; make reward_scale smaller"
         )
@@ -185,16 +185,16 @@ class Border:
         outside = self._outside(self._seen.pop()[None])
         if outside:
             self._tidy(self._before)
-            raise Trouble(outside).at(field, self._elapsed, self._actions)
+            raise EnvError(outside).at(field, self._elapsed, self._actions)
 
     def _check_spaces(self) -> None:
         """That the spaces are those of the start; looked at in every reset."""
         for name, space in zip(("observation_space", "action_space"), self._spaces):
             now = getattr(self._env, name)
             if now is not space and now != space:
-                raise Trouble(f"changed from {space} to {now}", field=name)
+                raise EnvError(f"changed from {space} to {now}", field=name)
 
-    def _placed(self, trouble: Trouble) -> Trouble:
+    def _placed(self, trouble: EnvError) -> EnvError:
         self._tidy(self._before)
         return trouble.at("env.step", self._elapsed, self._actions)
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from asap.envs.gymnasium.checked_env import Border, Trouble
+from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.workers.failures import explained
 from asap.workers.work import CHECK, EpisodeId
 
 MOST_STEPS = 1000
 
 
-def check(make_border: Callable[[], Border], seeds: Sequence[int]) -> str | None:
+def check(make_border: Callable[[], CheckedEnv], seeds: Sequence[int]) -> str | None:
     """Plays each seed's episode twice, the second time in another environment and in reverse order.
 
     None where both times gave the same, otherwise a sentence about the first that did not; RunError where one failed.
@@ -30,12 +30,12 @@ def check(make_border: Callable[[], Border], seeds: Sequence[int]) -> str | None
     return f"episode {number} gave two different digests for the same seed ({seed}): {reason}"
 
 
-def digests(make_border: Callable[[], Border], seeds: Sequence[int]) -> dict[int, bytes]:
+def digests(make_border: Callable[[], CheckedEnv], seeds: Sequence[int]) -> dict[int, bytes]:
     border, digests = make_border(), {}
     try:
         for seed in seeds:
             digests[seed] = _digest(border, seed)
-    except Trouble as trouble:
+    except EnvError as trouble:
         cure = "it was one of those played to see whether the environment is deterministic"
         raise explained(trouble, "an episode", seed, cure) from trouble
     finally:
@@ -43,7 +43,7 @@ def digests(make_border: Callable[[], Border], seeds: Sequence[int]) -> dict[int
     return digests
 
 
-def _digest(border: Border, seed: int) -> bytes:
+def _digest(border: CheckedEnv, seed: int) -> bytes:
     """Of an episode with actions that the seed gives, or of its first steps."""
     generator, digest = np.random.default_rng(seed), hashlib.sha256()
     digest.update(border.start(seed))
@@ -63,7 +63,7 @@ EVERY = 25  # Updates between two looks.
 def watch_for_drift(task: Any, notice: Callable[[str], None]) -> Callable[[Any], None]:
     """A callback between updates. Says at once where seed and actions do not decide an episode, and later where they do
     no longer lead where they led. Neither is an error."""
-    make_border = functools.partial(Border, task.source, task.rules)
+    make_border = functools.partial(CheckedEnv, task.source, task.rules)
     seeds = [EpisodeId(0, CHECK, number).reset_seed for number in range(EPISODES)]
     found = check(make_border, seeds)
     if found is not None:

@@ -6,7 +6,7 @@ from typing import Any
 _LONGEST = 300
 
 
-class Trouble(Exception):
+class EnvError(Exception):
     """Raised where a value from an environment is refused; the border adds where in the episode that was."""
 
     def __init__(self, what: str, value: str = "", traceback: str = "", field: str = ""):
@@ -25,10 +25,10 @@ class Trouble(Exception):
         return {name: getattr(self, name) for name in names}
 
 
-def raised(error: BaseException) -> Trouble:
+def raised(error: BaseException) -> EnvError:
     """The environment's own exception."""
     told = "".join(tracebacks.format_exception(error))
-    return Trouble(f"env raised {type(error).__name__}: {error}".removesuffix(": "), traceback=told)
+    return EnvError(f"env raised {type(error).__name__}: {error}".removesuffix(": "), traceback=told)
 
 
 def _one_line(text: str) -> str:

@@ -14,14 +14,14 @@ from jaxtyping import Array, Float, Int
 
 from asap.base.keys import Key, fold
 from asap.base.types import State
-from asap.envs.catalog import NamedTask, find
+from asap.envs.catalog import CompiledTask, find
 from asap.envs.core import Spec
 from asap.envs.render import view_of
 
 RENDER_FPS = 15
 
 
-class Running(NamedTuple):
+class RunningEpisode(NamedTuple):
     """An episode under way. It stays on JAX's side of the border, so that a step converts one array and no more."""
 
     key: Key  # Of the episode: its start is folded with 0, its t-th step with t.
@@ -29,33 +29,33 @@ class Running(NamedTuple):
     state: State
 
 
-class Programs(NamedTuple):
+class EnvPrograms(NamedTuple):
     """The compiled functions of a task, shared by all its environments."""
 
-    begin: Callable[[Key, State | None], tuple[Running, Float[Array, "O"]]]
-    step: Callable[[Running, Int[Array, ""]], tuple[Running, Float[Array, "R"]]]
+    begin: Callable[[Key, State | None], tuple[RunningEpisode, Float[Array, "O"]]]
+    step: Callable[[RunningEpisode, Int[Array, ""]], tuple[RunningEpisode, Float[Array, "R"]]]
 
 
 OUTCOME = 4  # Numbers after the observation in the report of a step: reward, terminated, success, status.
 
 
 @functools.cache
-def _compile(name: str) -> Programs:
+def _compile(name: str) -> EnvPrograms:
     named = find(name)
     env, task, view = named.env, named.task, view_of(named)
 
-    def begin(key: Key, start: State | None) -> tuple[Running, Float[Array, "O"]]:
+    def begin(key: Key, start: State | None) -> tuple[RunningEpisode, Float[Array, "O"]]:
         state = env.reset(fold(key, 0), task) if start is None else start
-        return Running(key, jnp.int32(0), state), env.observe(state, task)
+        return RunningEpisode(key, jnp.int32(0), state), env.observe(state, task)
 
-    def step(running: Running, action: Int[Array, ""]) -> tuple[Running, Float[Array, "R"]]:
+    def step(running: RunningEpisode, action: Int[Array, ""]) -> tuple[RunningEpisode, Float[Array, "R"]]:
         elapsed = running.elapsed + 1
         after = env.step(fold(running.key, elapsed), running.state, action, task)
         # The outcome travels in the observation's array: each array that crosses to the host costs microseconds.
         outcome = jnp.stack([after.reward, after.terminated, after.success, view.status(after.state)])
-        return Running(running.key, elapsed, after.state), jnp.append(env.observe(after.state, task), outcome)
+        return RunningEpisode(running.key, elapsed, after.state), jnp.append(env.observe(after.state, task), outcome)
 
-    return Programs(jax.jit(begin), jax.jit(step))
+    return EnvPrograms(jax.jit(begin), jax.jit(step))
 
 
 class TaskEnv(gymnasium.Env):
@@ -76,7 +76,7 @@ class TaskEnv(gymnasium.Env):
         self.action_space = spaces.Discrete(self.named.env.spec.num_actions)
         self._programs = _compile(name)
         self._actions = [jnp.int32(action) for action in range(self.named.env.spec.num_actions)]
-        self._running: Running | None = None
+        self._running: RunningEpisode | None = None
         self._ended = True
 
     def reset(
@@ -141,7 +141,7 @@ def warn_no_render_mode() -> None:
     gymnasium.logger.warn('render() draws nothing without a mode; make the env with render_mode="rgb_array"')
 
 
-def start_from(named: NamedTask, options: dict[str, Any] | None) -> State | None:
+def start_from(named: CompiledTask, options: dict[str, Any] | None) -> State | None:
     """The state that the options of `reset` ask for; None is the task's own draw."""
     start = view_of(named).start
     known = set() if start is None else {"start"}

@@ -53,7 +53,7 @@ class Limited(Env):
         return self.env.descriptor(task)
 
 
-class Batch(NamedTuple):
+class RunningBatch(NamedTuple):
     """Episodes under way, one per environment. The batch is the last axis, as everywhere in the library."""
 
     key: Key  # Of the `reset`; draws are folded with the environment's index, then with the step and their purpose.
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
     episodes: Episode
 
 
-class Report(NamedTuple):
+class StepReport(NamedTuple):
     """What a step tells the host, with the batch as the first axis, as Gymnasium wants it."""
 
     observation: Float[Array, "N O"]  # Of the new episode where one ended.
@@ -69,15 +69,15 @@ class Report(NamedTuple):
     outcome: Float[Array, "5 N"]  # Reward, terminated, truncated, success, status.
 
 
-class Programs(NamedTuple):
+class VectorPrograms(NamedTuple):
     """The compiled functions of a batch, shared by all batches of that task, size and time limit."""
 
-    begin: Callable[[Key, State | None], tuple[Batch, Float[Array, "N O"]]]
-    step: Callable[[Batch, Int[Array, "N"]], tuple[Batch, Report]]
+    begin: Callable[[Key, State | None], tuple[RunningBatch, Float[Array, "N O"]]]
+    step: Callable[[RunningBatch, Int[Array, "N"]], tuple[RunningBatch, StepReport]]
 
 
 @functools.cache
-def _compile(name: str, num_envs: int, max_episode_steps: int) -> Programs:
+def _compile(name: str, num_envs: int, max_episode_steps: int) -> VectorPrograms:
     named = find(name)
     env = Limited(named.env, dataclasses.replace(named.env.spec, horizon=max_episode_steps))
     tasks = TaskSet.of(env, {name: named.task})
@@ -86,15 +86,15 @@ def _compile(name: str, num_envs: int, max_episode_steps: int) -> Programs:
     def observe(episodes: Episode) -> Float[Array, "N O"]:
         return jax.vmap(lambda state: env.observe(state, named.task), -1)(episodes.state)
 
-    def begin_all(key: Key, start: State | None) -> tuple[Batch, Float[Array, "N O"]]:
+    def begin_all(key: Key, start: State | None) -> tuple[RunningBatch, Float[Array, "N O"]]:
         def one(lane: Int[Array, ""]) -> Episode:
             episode = begin(tasks, fold(fold(key, lane), 0, 1), fold(fold(key, lane), 0, 2))
             return episode if start is None else episode._replace(state=start)
 
-        batch = Batch(key, jnp.int32(0), jax.vmap(one, out_axes=-1)(lanes))
+        batch = RunningBatch(key, jnp.int32(0), jax.vmap(one, out_axes=-1)(lanes))
         return batch, observe(batch.episodes)
 
-    def step(batch: Batch, actions: Int[Array, "N"]) -> tuple[Batch, Report]:
+    def step(batch: RunningBatch, actions: Int[Array, "N"]) -> tuple[RunningBatch, StepReport]:
         elapsed = batch.elapsed + 1
 
         def one(lane: Int[Array, ""], episode: Episode, action: Int[Array, ""]):
@@ -104,10 +104,10 @@ def _compile(name: str, num_envs: int, max_episode_steps: int) -> Programs:
         episodes, outcome = jax.vmap(one, in_axes=-1, out_axes=-1)(lanes, batch.episodes, actions)
         status = jnp.broadcast_to(view.status(outcome.next_state), lanes.shape)
         summary = jnp.stack([outcome.reward, outcome.terminated, outcome.truncated, outcome.success, status])
-        report = Report(observe(episodes), outcome.next_observation.T, summary)
-        return Batch(batch.key, elapsed, episodes), report
+        report = StepReport(observe(episodes), outcome.next_observation.T, summary)
+        return RunningBatch(batch.key, elapsed, episodes), report
 
-    return Programs(jax.jit(begin_all), jax.jit(step))
+    return VectorPrograms(jax.jit(begin_all), jax.jit(step))
 
 
 class TaskVectorEnv(VectorEnv):
@@ -138,7 +138,7 @@ class TaskVectorEnv(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._programs = _compile(name, num_envs, max_episode_steps)
-        self._batch: Batch | None = None
+        self._batch: RunningBatch | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -15,7 +15,7 @@ FIELD = "env"
 IMPORTABLE = "pass an importable 'module:function'"
 
 
-class Rules(NamedTuple):
+class EnvLimits(NamedTuple):
     """What the border holds an environment to."""
 
     max_steps: int | None = None  # None: the environment's own time limit, or 1000 where it has none.

@@ -1,6 +1,6 @@
 """Values as they come from an environment's `reset` and `step`, checked and turned into our own.
 
-Each function returns what it was given, in our form, or raises `Trouble`.
+Each function returns what it was given, in our form, or raises `EnvError`.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from jaxtyping import Float
 
-from asap.envs.gymnasium.errors import Trouble, show
+from asap.envs.gymnasium.errors import EnvError, show
 
 LARGEST = float(np.finfo(np.float32).max)
 _SURELY = 1e38  # Numbers below this fit into float32.
@@ -59,22 +59,22 @@ def _with_care(observation: Any, space: spaces.Box | spaces.MultiBinary, notice:
     try:
         array = np.asarray(observation)
     except Exception:
-        raise Trouble("obs is not an array of numbers", show(observation)) from None
+        raise EnvError("obs is not an array of numbers", show(observation)) from None
     if array.dtype.kind not in "biuf":
         raise _uncastable(array.dtype, space.dtype, observation)
     if array.shape != space.shape:
-        raise Trouble(f"obs shape {array.shape} but observation_space says {space.shape}", show(observation))
+        raise EnvError(f"obs shape {array.shape} but observation_space says {space.shape}", show(observation))
     if array.dtype != space.dtype:
         notice(f"obs has dtype {array.dtype} but observation_space says {space.dtype}; cast")
     flat = array.ravel()
     for i in np.flatnonzero(~(np.abs(flat) <= LARGEST) if array.dtype.kind == "f" else []):
         what = f"{flat[i]:g}" if not np.isfinite(flat[i]) else f"{flat[i]:g}, more than float32 can hold"
-        raise Trouble(f"{_place('obs', array.shape, i)} is {what}")
+        raise EnvError(f"{_place('obs', array.shape, i)} is {what}")
     return flat.astype(np.float32)
 
 
-def _uncastable(dtype: np.dtype, wanted: np.dtype, observation: Any) -> Trouble:
-    return Trouble(f"obs dtype {dtype} cannot be cast to {wanted}, which observation_space says", show(observation))
+def _uncastable(dtype: np.dtype, wanted: np.dtype, observation: Any) -> EnvError:
+    return EnvError(f"obs dtype {dtype} cannot be cast to {wanted}, which observation_space says", show(observation))
 
 
 def _place(name: str, shape: tuple[int, ...], index: int) -> str:
@@ -88,9 +88,9 @@ def _one_hot(space: spaces.Discrete) -> Reading:
         try:
             place = observation.__index__() - start
         except (AttributeError, TypeError):
-            raise Trouble(f"obs must be an integer, as observation_space {space} says", show(observation)) from None
+            raise EnvError(f"obs must be an integer, as observation_space {space} says", show(observation)) from None
         if not 0 <= place < size:
-            raise Trouble(f"obs is outside of observation_space {space}", show(observation))
+            raise EnvError(f"obs is outside of observation_space {space}", show(observation))
         vector = np.zeros(size, np.float32)
         vector[place] = 1
         return vector
@@ -107,10 +107,10 @@ def _one_hots(space: spaces.MultiDiscrete) -> Reading:
         if array.dtype.kind not in "biu":
             raise _uncastable(array.dtype, space.dtype, observation)
         if array.shape != space.shape:
-            raise Trouble(f"obs shape {array.shape} but observation_space says {space.shape}", show(observation))
+            raise EnvError(f"obs shape {array.shape} but observation_space says {space.shape}", show(observation))
         places = array.ravel() - starts
         if (places < 0).any() or (places >= counts).any():
-            raise Trouble(f"obs is outside of observation_space {space}", show(observation))
+            raise EnvError(f"obs is outside of observation_space {space}", show(observation))
         vector = np.zeros(size, np.float32)
         vector[offsets + places] = 1
         return vector
@@ -121,16 +121,16 @@ def _one_hots(space: spaces.MultiDiscrete) -> Reading:
 def number(reward: Any) -> float:
     """A reward, if it is a finite number."""
     if reward is None:
-        raise Trouble("reward must be a number", "None")
+        raise EnvError("reward must be a number", "None")
     is_scalar = isinstance(reward, numbers.Real) or (isinstance(reward, np.ndarray) and reward.shape == ())
     if not is_scalar and not isinstance(reward, np.bool_):
-        raise Trouble("reward must be a scalar", show(reward))
+        raise EnvError("reward must be a scalar", show(reward))
     try:
         value = float(reward)
     except (TypeError, ValueError, OverflowError):
-        raise Trouble("reward must be a number", show(reward)) from None
+        raise EnvError("reward must be a number", show(reward)) from None
     if value != value or abs(value) == np.inf:
-        raise Trouble(f"reward is {value:g}")
+        raise EnvError(f"reward is {value:g}")
     return value
 
 
@@ -141,7 +141,7 @@ def flag(name: str, value: Any) -> bool:
     is_scalar = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.shape == ())
     if is_scalar and value in (0, 1):
         return bool(value)
-    raise Trouble(f"{name} must be True or False", show(value))
+    raise EnvError(f"{name} must be True or False", show(value))
 
 
 def success(info: Any) -> bool | None:
@@ -153,9 +153,9 @@ def success(info: Any) -> bool | None:
     return None
 
 
-def wrong_answer(answer: Any) -> Trouble:
+def wrong_answer(answer: Any) -> EnvError:
     """About what `step` returned, if it is not five values."""
     if not isinstance(answer, tuple):
-        return Trouble("step must return (obs, reward, terminated, truncated, info)", show(answer))
+        return EnvError("step must return (obs, reward, terminated, truncated, info)", show(answer))
     cure = " (wrap with shimmy)" if len(answer) == 4 else ""
-    return Trouble(f"step returned {len(answer)} values; Gymnasium needs 5{cure}")
+    return EnvError(f"step returned {len(answer)} values; Gymnasium needs 5{cure}")

@@ -11,7 +11,7 @@ from asap.envs.core import Spec
 from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.isolation import Sink, Surroundings, close, silently
-from asap.envs.gymnasium.make import EnvSource, Rules
+from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.names import GRID_COLUMNS, KNOWN, Names
 from asap.envs.gymnasium.spaces import bounds, check_spaces, num_numbers
 
@@ -38,12 +38,12 @@ PLAY_SETTINGS = (
 
 
 @dataclass(frozen=True)
-class ForeignTask:
+class HostedTask:
     """A Gymnasium environment as a task that can be learned."""
 
     name: str
     source: EnvSource
-    rules: Rules
+    rules: EnvLimits
     spec: Spec
     reward_threshold: float | None  # The mean return at which its makers call it solved.
     observation_space: Space
@@ -90,7 +90,7 @@ class ForeignTask:
         return 0
 
 
-def describe(source: EnvSource, rules: Rules) -> ForeignTask:
+def describe(source: EnvSource, rules: EnvLimits) -> HostedTask:
     """Makes the environment once, to look at it; raises UserError where it cannot be learned."""
     before = Surroundings.now()
     try:
@@ -103,7 +103,7 @@ def describe(source: EnvSource, rules: Rules) -> ForeignTask:
         before.restore()
 
 
-def _described(env: Any, source: EnvSource, rules: Rules) -> ForeignTask:
+def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
     check_spaces(env.observation_space, env.action_space)
     low, high = bounds(env.observation_space)
     spec = Spec(
@@ -117,7 +117,7 @@ def _described(env: Any, source: EnvSource, rules: Rules) -> ForeignTask:
         continuous=isinstance(env.action_space, spaces.Box),
     )
     threshold = env.spec.reward_threshold if env.spec is not None else None
-    return ForeignTask(source.name, source, rules, spec, threshold, env.observation_space, env.action_space)
+    return HostedTask(source.name, source, rules, spec, threshold, env.observation_space, env.action_space)
 
 
 def _observation_names(env: Any) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _numbered(name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"{name} {','.join(str(i) for i in place)}" for place in places)
 
 
-def record(task: ForeignTask) -> dict[str, Any]:
+def record(task: HostedTask) -> dict[str, Any]:
     """All that a policy for the task needs to be used again, as JSON has it; the environment itself stays outside."""
     spec = asdict(task.spec)
     bounds = {name: [repr(float(bound)) for bound in spec[name]] for name in _BOUNDS}  # JSON has no infinity.
@@ -189,16 +189,16 @@ def record(task: ForeignTask) -> dict[str, Any]:
 _BOUNDS = ("observation_low", "observation_high")
 
 
-def restore(told: dict[str, Any]) -> ForeignTask:
+def restore(told: dict[str, Any]) -> HostedTask:
     """The task of a record, checked: its numbers decide shapes."""
     try:
         spec = {**told["spec"], **{name: [float(bound) for bound in told["spec"][name]] for name in _BOUNDS}}
         spec = Spec(**{name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()})
         spaces_ = [space_records.restore(told[name]) for name in ("observation_space", "action_space")]
-        source, rules = EnvSource(str(told["name"]), dict(told["options"])), Rules(*told["rules"])
+        source, rules = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits(*told["rules"])
         sizes = [num_numbers(space) for space in spaces_]
     except (KeyError, TypeError, ValueError, AssertionError) as error:
         raise UserError("task", "cannot be read from the file", type(error).__name__, "save it anew") from None
     if sizes != [len(spec.observation_names), spec.num_actions] or len(spec.observation_low) != sizes[0]:
         raise UserError("task", "names and spaces in the file do not fit", sizes, "save it anew")
-    return ForeignTask(source.name, source, rules, spec, told.get("reward_threshold"), *spaces_)
+    return HostedTask(source.name, source, rules, spec, told.get("reward_threshold"), *spaces_)

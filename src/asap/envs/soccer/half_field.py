@@ -18,7 +18,7 @@ from asap.base.types import Timestep
 from asap.envs.core import Env, Spec
 from asap.envs.soccer import opponents, striker
 from asap.envs.soccer import vectors as c
-from asap.envs.soccer.physics import Ball, Noise, Player, PlayerNoise, Polar, World, rested, step
+from asap.envs.soccer.physics import Ball, Body, Noise, PlayerNoise, Polar, World, rested, step
 from asap.envs.soccer.prediction import Runner, meet
 from asap.envs.soccer.vectors import Scalar, Vector
 
@@ -205,7 +205,7 @@ def _blurred(from_: Vector, place: Vector, dice: Polar, perception: Scalar) -> V
     return place + Vector(jnp.cos(angle), jnp.sin(angle)) * error
 
 
-def _seen(me: Player, other: Player, is_goalkeeper: bool, dice: Polar, perception: Scalar) -> striker.Opponent:
+def _seen(me: Body, other: Body, is_goalkeeper: bool, dice: Polar, perception: Scalar) -> striker.Opponent:
     place = _blurred(me.position, other.position, dice, perception)
     return striker.Opponent(place, Runner.of(other._replace(position=place)), is_goalkeeper)
 

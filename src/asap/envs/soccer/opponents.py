@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from asap.envs.soccer import vectors as c
-from asap.envs.soccer.physics import CATCH, KICK, TACKLE, Ball, Command, Player, Touch, is_kickable, tackle_failure
+from asap.envs.soccer.physics import CATCH, KICK, TACKLE, Ball, Body, Command, Touch, is_kickable, tackle_failure
 from asap.envs.soccer.prediction import Meeting, Runner, ball_after, choose, idle, kick, meet, run_to, turn_to
 from asap.envs.soccer.vectors import Scalar, Vector, where, wrapped
 
@@ -26,7 +26,7 @@ def is_in_area(place: Vector, margin: float = 0.0) -> Bool[Array, ""]:
     return (place.x > c.AREA_X + margin) & (jnp.abs(place.y) < c.AREA_HALF_WIDTH - margin)
 
 
-def goalkeeper(me: Player, ball: Ball, striker: Meeting, striker_has_ball: Bool[Array, ""], speed: Scalar) -> Command:
+def goalkeeper(me: Body, ball: Ball, striker: Meeting, striker_has_ball: Bool[Array, ""], speed: Scalar) -> Command:
     """Catch, clear, chase, or stand where the angle is covered. `speed` scales the power of its dashes."""
     ours = meet(Runner.of(me), ball, CATCH_RADIUS, both_ways=True)
     chased = run_to(me, _chase_point(me, ball, ours), speed * c.POWER_MAX, both_ways=True)
@@ -39,7 +39,7 @@ def goalkeeper(me: Player, ball: Ball, striker: Meeting, striker_has_ball: Bool[
     return choose(catches, catch, command)
 
 
-def _cleared(me: Player, ball: Ball) -> Command:
+def _cleared(me: Body, ball: Ball) -> Command:
     """Kick the ball away from the goal, along its own side of the pitch."""
     away = jnp.arctan2(jnp.where(ball.position.y < 0, -1.0, 1.0), -1.0)
     return Command(jnp.int32(KICK), jnp.float32(c.POWER_MAX), wrapped(away - me.body))
@@ -58,7 +58,7 @@ def _is_shot(ball: Ball) -> Bool[Array, ""]:
 
 
 def _is_chasing(
-    me: Player, ball: Ball, ours: Meeting, striker: Meeting, striker_has_ball: Bool[Array, ""]
+    me: Body, ball: Ball, ours: Meeting, striker: Meeting, striker_has_ball: Bool[Array, ""]
 ) -> Bool[Array, ""]:
     soon = ball.position + ball.velocity
     close = (soon.x > c.PITCH_HALF_LENGTH - 8.0) & (jnp.abs(soon.y) < c.GOAL_HALF_WIDTH + 3)
@@ -67,7 +67,7 @@ def _is_chasing(
     return (close & ~left_alone) | first
 
 
-def _chase_point(me: Player, ball: Ball, ours: Meeting) -> Vector:
+def _chase_point(me: Body, ball: Ball, ours: Meeting) -> Vector:
     """Where the ball can be met in the pitch, or else where its line crosses the goalkeeper's own."""
     slide_y = ball.position.y + ball.velocity.y * (me.position.x - ball.position.x) / jnp.maximum(ball.velocity.x, 1e-3)
     slide = Vector(me.position.x, jnp.clip(slide_y, -c.GOAL_HALF_WIDTH - 1, c.GOAL_HALF_WIDTH + 1))
@@ -90,7 +90,7 @@ def goalkeeper_place(ball: Ball, striker: Meeting) -> Vector:
     return where(acute, Vector(jnp.float32(DANGER_X), side * c.GOAL_HALF_WIDTH), place)
 
 
-def _positioned(me: Player, ball: Ball, striker: Meeting, speed: Scalar) -> Command:
+def _positioned(me: Body, ball: Ball, striker: Meeting, speed: Scalar) -> Command:
     """Go to the place, unless it is near enough; then look along the goal line, so that the next way is straight."""
     place = goalkeeper_place(ball, striker)
     dx, dy = jnp.abs(place.x - me.position.x), jnp.abs(place.y - me.position.y)
@@ -106,7 +106,7 @@ def _positioned(me: Player, ball: Ball, striker: Meeting, speed: Scalar) -> Comm
 # ---- Defenders ------------------------------------------------------------------------------------------------------
 
 
-def defender(me: Player, ball: Ball, striker: Meeting, striker_has_ball: Bool[Array, ""], side: float) -> Command:
+def defender(me: Body, ball: Ball, striker: Meeting, striker_has_ball: Bool[Array, ""], side: float) -> Command:
     """Tackle, carry the ball away, go for it, or stand at home between it and the goal. `side` is -1 or 1: the centre back."""
     ours = meet(Runner.of(me), ball, c.KICKABLE - 0.3)
     mine = ours.cycles + CAUTION

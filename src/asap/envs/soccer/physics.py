@@ -26,7 +26,7 @@ class Ball(NamedTuple):
     velocity: Vector
 
 
-class Player(NamedTuple):
+class Body(NamedTuple):
     position: Vector
     velocity: Vector
     body: Scalar
@@ -40,7 +40,7 @@ class Player(NamedTuple):
 
 class World(NamedTuple):
     ball: Ball
-    players: tuple[Player, ...]
+    players: tuple[Body, ...]
 
 
 class Command(NamedTuple):
@@ -80,11 +80,11 @@ def no_noise(num_players: int) -> Noise:
     return Noise(STILL, (PlayerNoise(STILL, STILL, 0.0, 1.0),) * num_players)
 
 
-def rested(position: Vector, body: Scalar) -> Player:
+def rested(position: Vector, body: Scalar) -> Body:
     """A player that stands still with all its stamina."""
     one, none = jnp.ones_like(body), jnp.zeros_like(body, jnp.int32)
     still = Vector(jnp.zeros_like(position.x), jnp.zeros_like(position.y))
-    return Player(position, still, body, c.STAMINA_MAX * one, one, one, c.STAMINA_CAPACITY * one, none, none)
+    return Body(position, still, body, c.STAMINA_MAX * one, one, one, c.STAMINA_CAPACITY * one, none, none)
 
 
 def step(world: World, commands: tuple[Command, ...], noise: Noise) -> World:
@@ -121,19 +121,19 @@ class _Act(NamedTuple):
     heading: Vector
 
 
-def _act(player: Player, order: Command) -> _Act:
+def _act(player: Body, order: Command) -> _Act:
     kind = jnp.where(player.frozen == 0, order.kind, NONE)
     rounded = wrapped(jnp.round(order.angle / c.DASH_ANGLE_STEP) * c.DASH_ANGLE_STEP)
     angle = jnp.where(kind == DASH, rounded, jnp.clip(order.angle, -math.pi, math.pi))
     return _Act(kind, order.power, angle, towards(player.body + angle))
 
 
-def _acted(ball: Ball, player: Player, act: _Act, dice: PlayerNoise) -> tuple[Vector, Player]:
+def _acted(ball: Ball, player: Body, act: _Act, dice: PlayerNoise) -> tuple[Vector, Body]:
     """What a player does to the ball, and to itself."""
     return _struck(ball, player, act, dice), _ran(player, act, dice)
 
 
-def _ran(player: Player, act: _Act, dice: PlayerNoise) -> Player:
+def _ran(player: Body, act: _Act, dice: PlayerNoise) -> Body:
     """The player after its own dash or turn, moved; a tackle freezes it, a try to catch bans the next."""
     push, cost = _dash(player, act)
     position, velocity = _moved(
@@ -150,7 +150,7 @@ def _ran(player: Player, act: _Act, dice: PlayerNoise) -> Player:
     )
 
 
-def _dash(player: Player, act: _Act) -> tuple[Vector, Scalar]:
+def _dash(player: Body, act: _Act) -> tuple[Vector, Scalar]:
     """Acceleration, and the stamina it costs. Dashing backwards costs twice."""
     power = jnp.where(act.kind == DASH, jnp.clip(act.power, -c.POWER_MAX, c.POWER_MAX), 0.0)
     need = jnp.where(power < 0, -2.0 * power, power)
@@ -168,7 +168,7 @@ def _spread(radius: Scalar, polar: Polar) -> Vector:
     return towards(math.pi * polar.angle) * (radius * polar.radius)
 
 
-def is_kickable(player: Player, ball: Ball) -> Bool[Array, ""]:
+def is_kickable(player: Body, ball: Ball) -> Bool[Array, ""]:
     return (ball.position - player.position).square <= c.KICKABLE**2
 
 
@@ -179,7 +179,7 @@ class Touch(NamedTuple):
     gap: Scalar
 
     @classmethod
-    def of(cls, player: Player, ball: Ball) -> "Touch":
+    def of(cls, player: Body, ball: Ball) -> "Touch":
         offset = ball.position - player.position
         side = jnp.abs(wrapped(offset.angle - player.body)) / math.pi
         return cls(side, (offset.length - c.TOUCHING) / c.KICKABLE_MARGIN)
@@ -190,20 +190,20 @@ class Touch(NamedTuple):
         return c.KICK_POWER_RATE * (1 - 0.25 * self.side - 0.25 * self.gap)
 
 
-def _in_frame(player: Player, ball: Ball, ahead_of: Vector) -> Vector:
+def _in_frame(player: Body, ball: Ball, ahead_of: Vector) -> Vector:
     """The ball from the player, along a direction and across it."""
     offset = ball.position - player.position
     return Vector(offset.dot(ahead_of), offset.y * ahead_of.x - offset.x * ahead_of.y)
 
 
-def tackle_failure(player: Player, ball: Ball) -> Scalar:
+def tackle_failure(player: Body, ball: Ball) -> Scalar:
     """Chance that a tackle fails; a ball at the back is never reached."""
     ahead, aside = _in_frame(player, ball, towards(player.body))
     fail = (ahead / c.TACKLE_DISTANCE) ** c.TACKLE_EXPONENT + (aside / c.TACKLE_WIDTH) ** c.TACKLE_EXPONENT
     return jnp.where(ahead <= 0, 1.0, jnp.minimum(fail, 1.0))
 
 
-def _struck(ball: Ball, player: Player, act: _Act, dice: PlayerNoise) -> Vector:
+def _struck(ball: Ball, player: Body, act: _Act, dice: PlayerNoise) -> Vector:
     """A kick or a tackle, as an acceleration of the ball, with its error."""
     is_tackle, touch, fail = act.kind == TACKLE, Touch.of(player, ball), tackle_failure(player, ball)
     kick_power = jnp.clip(act.power, 0.0, c.POWER_MAX)
@@ -218,7 +218,7 @@ def _struck(ball: Ball, player: Player, act: _Act, dice: PlayerNoise) -> Vector:
     return where(kicks | tackles, act.heading * (power * rate) + error, Vector(0.0, 0.0))
 
 
-def can_catch(player: Player, ball: Ball, heading: Vector) -> Bool[Array, ""]:
+def can_catch(player: Body, ball: Ball, heading: Vector) -> Bool[Array, ""]:
     """Whether the ball lies in the rectangle that begins at the player's centre, in that direction."""
     ahead, aside = _in_frame(player, ball, heading)
     return (ahead >= 0) & (ahead <= c.CATCH_LENGTH) & (jnp.abs(aside) <= c.CATCH_WIDTH / 2)
@@ -253,7 +253,7 @@ def _clipped(vector: Vector, limit: float) -> Vector:
 
 
 def _moved(
-    moving: Ball | Player, push: Vector, size: float, accel_max: float, speed_max: float, rand: float, dice: Polar
+    moving: Ball | Body, push: Vector, size: float, accel_max: float, speed_max: float, rand: float, dice: Polar
 ) -> tuple[Vector, Vector]:
     """Position and velocity (not yet decayed) after one cycle. The speed is limited only when something pushes."""
     position, velocity = moving.position, moving.velocity
@@ -315,7 +315,7 @@ def _collided(world: World, allowed: Bool[Array, ""] | bool = True) -> World:
     return World(after[0], tuple(after[1:]))
 
 
-def _breathed(player: Player) -> Player:
+def _breathed(player: Body) -> Body:
     tired, weak = player.stamina <= c.RECOVERY_THRESHOLD, player.stamina <= c.EFFORT_DOWN
     recovery = jnp.where(tired, jnp.maximum(c.RECOVERY_MIN, player.recovery - c.RECOVERY_STEP), player.recovery)
     effort = jnp.where(weak, jnp.maximum(c.EFFORT_MIN, player.effort - c.EFFORT_DOWN_STEP), player.effort)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from asap.envs.soccer import vectors as c
-from asap.envs.soccer.physics import DASH, KICK, NONE, TURN, Ball, Command, Player, Touch
+from asap.envs.soccer.physics import DASH, KICK, NONE, TURN, Ball, Body, Command, Touch
 from asap.envs.soccer.vectors import Scalar, Vector, towards, wrapped
 
 TURN_MARGIN = math.radians(12.0)  # A runner whose heading is off by less does not turn.
@@ -49,7 +49,7 @@ class Runner(NamedTuple):
     speed: Scalar
 
     @classmethod
-    def of(cls, player: Player) -> "Runner":
+    def of(cls, player: Body) -> "Runner":
         return cls(player.position + player.velocity, towards(player.body), player.velocity.length)
 
     def cycles_to(self, target: Vector, radius: float, both_ways: bool = False) -> Scalar:
@@ -83,7 +83,7 @@ def meet(runner: Runner, ball: Ball, radius: float, both_ways: bool = False) -> 
 # ---- Commands -----------------------------------------------------------------------------------------------------
 
 
-def turn_to(player: Player, error: Scalar) -> Command:
+def turn_to(player: Body, error: Scalar) -> Command:
     """The turn that makes up for the inertia of a running body."""
     moment = jnp.clip(error * (1 + c.INERTIA_MOMENT * player.velocity.length), -math.pi, math.pi)
     return Command(jnp.int32(TURN), jnp.float32(0), moment)
@@ -94,7 +94,7 @@ def choose(condition: Bool[Array, ""], yes: Command, no: Command) -> Command:
 
 
 def run_to(
-    player: Player, target: Vector, power: Scalar, margin: Scalar = TURN_MARGIN, both_ways: bool = False
+    player: Body, target: Vector, power: Scalar, margin: Scalar = TURN_MARGIN, both_ways: bool = False
 ) -> Command:
     """Turn until the target is ahead, then dash; `both_ways` players also run backwards where that saves the turn."""
     error = wrapped((target - player.position).angle - player.body)
@@ -115,7 +115,7 @@ def fastest(ball: Ball, direction: Vector, touch: Touch) -> Scalar:
     return jnp.where(room < 0, 0.0, jnp.clip(along + jnp.sqrt(jnp.maximum(room, 0.0)), 0.0, c.BALL_SPEED_MAX))
 
 
-def kick(player: Player, ball: Ball, velocity: Vector, touch: Touch) -> Command:
+def kick(player: Body, ball: Ball, velocity: Vector, touch: Touch) -> Command:
     """The command that gives the ball this velocity, or as much of the change as full power makes."""
     change = velocity - ball.velocity
     power = change.length / touch.kick_rate

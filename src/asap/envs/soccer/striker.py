@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.envs.soccer import vectors as c
-from asap.envs.soccer.physics import Ball, Command, Player, Touch
+from asap.envs.soccer.physics import Ball, Body, Command, Touch
 from asap.envs.soccer.prediction import (
     Runner,
     choose,
@@ -59,7 +59,7 @@ class Opponent(NamedTuple):
         return GOALKEEPER_REACH if self.is_goalkeeper else c.KICKABLE
 
 
-def act(action: Int[Array, ""], me: Player, ball: Ball, opponents: tuple[Opponent, ...]) -> Command:
+def act(action: Int[Array, ""], me: Body, ball: Ball, opponents: tuple[Opponent, ...]) -> Command:
     """The command that an action comes to in this cycle."""
     shot, is_open = shoot(me, ball, opponents)
     dribbled = dribble(me, ball, opponents, choose(is_open, shot, hold(me, ball)))
@@ -67,16 +67,16 @@ def act(action: Int[Array, ""], me: Player, ball: Ball, opponents: tuple[Opponen
     return choose(has_ball(me, ball) & (action != MOVE), with_ball, move(me, ball))
 
 
-def has_ball(me: Player, ball: Ball) -> Bool[Array, ""]:
+def has_ball(me: Body, ball: Ball) -> Bool[Array, ""]:
     return (ball.position - me.position).square <= HAS_BALL**2
 
 
-def move(me: Player, ball: Ball) -> Command:
+def move(me: Body, ball: Ball) -> Command:
     """Run to where the ball can be met."""
     return run_to(me, meet(Runner.of(me), ball, MEETING_RADIUS).point, c.POWER_MAX)
 
 
-def hold(me: Player, ball: Ball) -> Command:
+def hold(me: Body, ball: Ball) -> Command:
     """No course is left: turn to the goal."""
     return turn_to(me, wrapped((GOAL - ball.position).angle - me.body))
 
@@ -95,7 +95,7 @@ class Course(NamedTuple):
 _TURNS = 2 * math.pi / DIRECTIONS * np.arange(-DIRECTIONS // 2, DIRECTIONS // 2, dtype=np.float32)
 
 
-def dribble(me: Player, ball: Ball, opponents: tuple[Opponent, ...], otherwise: Command) -> Command:
+def dribble(me: Body, ball: Ball, opponents: tuple[Opponent, ...], otherwise: Command) -> Command:
     """The best of 16 directions, each with four, three or two dashes after the kick.
 
     Only the scores go through the search, and the best course is planned once more: each further result of the loop would
@@ -127,7 +127,7 @@ def _rotated(vector: Vector, cosine: Scalar, sine: Scalar) -> Vector:
     return Vector(vector.x * cosine - vector.y * sine, vector.y * cosine + vector.x * sine)
 
 
-def _course(me: Player, ball: Ball, ahead: Vector, turn: Scalar, speed: Scalar, dashes: Scalar) -> Course:
+def _course(me: Body, ball: Ball, ahead: Vector, turn: Scalar, speed: Scalar, dashes: Scalar) -> Course:
     """Kick, turn and dash so that the ball lies just ahead when they are done."""
     first_turn = math.pi / (1 + c.INERTIA_MOMENT * c.PLAYER_DECAY * speed)
     num_turns = jnp.where(jnp.abs(turn) < 1e-3, 0.0, jnp.where(jnp.abs(turn) <= first_turn, 1.0, 2.0))
@@ -140,7 +140,7 @@ def _course(me: Player, ball: Ball, ahead: Vector, turn: Scalar, speed: Scalar, 
 
 
 def _worth(
-    course: Course, me: Player, ball: Ball, touch: Touch, opponents: tuple[Opponent, ...], forward: Bool[Array, ""]
+    course: Course, me: Body, ball: Ball, touch: Touch, opponents: tuple[Opponent, ...], forward: Bool[Array, ""]
 ) -> Scalar:
     """How good it is to have the ball where the course ends; -inf where the course is impossible."""
     trap, velocity, cycles = course
@@ -190,7 +190,7 @@ def _cross(a: Vector, b: Vector) -> Scalar:
 # ---- Shoot ----------------------------------------------------------------------------------------------------------
 
 
-def shoot(me: Player, ball: Ball, opponents: tuple[Opponent, ...]) -> tuple[Command, Bool[Array, ""]]:
+def shoot(me: Body, ball: Ball, opponents: tuple[Opponent, ...]) -> tuple[Command, Bool[Array, ""]]:
     """The best of 25 targets, and whether it is an open one within the range of a strict shot."""
     touch = Touch.of(me, ball)
     distance = (GOAL - ball.position).length

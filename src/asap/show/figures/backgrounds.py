@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
 from asap.base.types import Task
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.core import Env
 from asap.envs.rooms import Position, Rooms, RoomsTask
 from asap.policy.policy import ASAPPolicy
@@ -37,7 +37,7 @@ class Ground(NamedTuple):
     observe: Observe
     draw: Callable[[Axes, Task], None]  # Sets the limits of the axes, too.
     draw_skills: Callable[
-        [Axes, ASAPPolicy, NamedTask, Regions, ArrayLike], None
+        [Axes, ASAPPolicy, CompiledTask, Regions, ArrayLike], None
     ]  # What each skill does where it rules.
 
     @property
@@ -103,7 +103,7 @@ def _rose_places(task: RoomsTask, rows: int = 5) -> np.ndarray:
     return places[(np.abs(places - np.asarray(task.goal)) > reach).any(-1)]
 
 
-def _draw_roses(axes: Axes, policy: ASAPPolicy, named_task: NamedTask, regions: Regions, m: ArrayLike) -> None:
+def _draw_roses(axes: Axes, policy: ASAPPolicy, named_task: CompiledTask, regions: Regions, m: ArrayLike) -> None:
     """At each place, one arrow per action of the skill that rules there, as long as the action is probable."""
     column, row = np.floor(PIXELS * _rose_places(named_task.task)).astype(int).T
     pixel = row * PIXELS + column

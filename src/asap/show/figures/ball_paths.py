@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from asap.base.errors import UserError
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.policy.policy import ASAPPolicy
 from asap.show.figures.game import Game
 from asap.show.figures.palette import INK, MUTED, skill_colour
@@ -21,7 +21,7 @@ COLUMNS, SIDE = 3, 2.9  # Panels in a row, and their width in inches.
 STARTS_AT, PASSES_AT = 26, 34  # Size of dots.
 
 
-def draw_ways(games: Sequence[Game], policy: ASAPPolicy, named_task: NamedTask, title: str) -> Figure:
+def draw_ways(games: Sequence[Game], policy: ASAPPolicy, named_task: CompiledTask, title: str) -> Figure:
     """A panel per game. Where the ball passes the first defender, a dot on either way shows how far apart they were."""
     if not games:
         raise UserError("games", "there is nothing to show", cure="give at least one game")

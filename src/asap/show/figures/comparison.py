@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, StrMetho
 
 from asap.base.errors import UserError
 from asap.base.numbers import number
-from asap.base.stats import Curve, median_with_failures
+from asap.base.stats import SeedCurve, median_with_failures
 from asap.envs.catalog import Reference
 from asap.show.figures.curves import Summary, at_the_start, make_room, near_the_top, summarise, worth_enlarging
 from asap.show.figures.labels import Label, label_right, label_top, on_scale
@@ -23,7 +23,7 @@ LONGEST_LINE = 26  # Characters of a group's name, before it is broken.
 
 class Group(NamedTuple):
     name: str
-    curves: list[Curve]
+    curves: list[SeedCurve]
     summary: Summary
     colour: str
     line_style: str
@@ -34,7 +34,7 @@ class Group(NamedTuple):
 
 
 def compare_curves(
-    groups: Mapping[str, Sequence[Curve]],
+    groups: Mapping[str, Sequence[SeedCurve]],
     reference: Reference | None = None,
     title: str = "",
     xlabel: str = "episodes",
@@ -75,8 +75,8 @@ def compare_curves(
     return whole.figure
 
 
-def _group(index: int, name: str, curves: Sequence[Curve]) -> Group:
-    curves = [Curve(*curve) for curve in curves]
+def _group(index: int, name: str, curves: Sequence[SeedCurve]) -> Group:
+    curves = [SeedCurve(*curve) for curve in curves]
     return Group(name, curves, summarise(curves), method_colour(index), method_line_style(index))
 
 
@@ -121,7 +121,7 @@ def _label(axes: Axes, groups: Sequence[Group], references: Sequence[Label], not
         text.arrow_patch.set(linestyle=group.line_style, linewidth=2.0)
 
 
-def _smallest_decade(curves: Sequence[Curve]) -> float:
+def _smallest_decade(curves: Sequence[SeedCurve]) -> float:
     """Below it, the scale is linear: the power of ten that nine of ten values exceed."""
     sizes = np.abs(np.concatenate([np.asarray(curve.returns, float) for curve in curves]))
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
@@ -136,7 +136,7 @@ def _caption(groups: Sequence[Group]) -> str:
     return f"thin: each of {seeds} seeds; thick: interquartile mean; shaded: its 95 % bootstrap interval"
 
 
-WIDTH, ROW = 8.0, 0.6  # Inches.
+DOTS_WIDTH, ROW = 8.0, 0.6  # Inches.
 JITTER, TICK = 0.16, 0.26  # In rows, to both sides.
 
 
@@ -153,7 +153,7 @@ def seed_dots(
     if not groups:
         raise UserError("groups", "there is nothing to show", cure="give the numbers of at least one method")
     marks = marks or {}
-    figure = Figure(figsize=(WIDTH, 1.25 + ROW * len(groups) + (0.4 if marks else 0)), layout="constrained")
+    figure = Figure(figsize=(DOTS_WIDTH, 1.25 + ROW * len(groups) + (0.4 if marks else 0)), layout="constrained")
     axes = figure.subplots()
     if log:
         _use_logarithms(axes, groups)
@@ -166,7 +166,7 @@ def seed_dots(
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-    axes.set_title(_caption(groups), loc="left", fontsize=9, color=MUTED, pad=32 if marks else 6)
+    axes.set_title(_dots_caption(groups), loc="left", fontsize=9, color=MUTED, pad=32 if marks else 6)
     _draw_marks(axes, marks)
     return figure
 
@@ -207,10 +207,10 @@ def _draw_marks(axes: Axes, marks: Mapping[str, float]) -> None:
     widest = max(len(line) for label in labels for line in label.text.split("\n"))
     # Only the layout tells how wide the axes are, between the names and the failures.
     axes.figure.draw_without_rendering()
-    width = axes.get_position().width * WIDTH
+    width = axes.get_position().width * DOTS_WIDTH
     label_top(axes, on_scale(axes.xaxis, labels), gap=(0.075 * widest + 0.1) / width)
 
 
-def _caption(groups: Mapping[str, Sequence[float | None]]) -> str:
+def _dots_caption(groups: Mapping[str, Sequence[float | None]]) -> str:
     failures = any(value is None for values in groups.values() for value in values)
     return "dots: one per seed; thick: median" + (", in which a failed seed is the worst" if failures else "")

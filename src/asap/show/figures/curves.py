@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 from asap.base.numbers import listed, number
-from asap.base.stats import Curve, bootstrap_interval, common_grid, iqm, resample
+from asap.base.stats import SeedCurve, bootstrap_interval, common_grid, iqm, resample
 from asap.envs.catalog import Reference
 from asap.show.figures.labels import Label, label_right
 from asap.show.figures.palette import CURVE, MUTED, skill_colour, skill_line_style
@@ -26,13 +26,13 @@ class Summary(NamedTuple):
     high: np.ndarray
 
 
-def learning_curves(curves: Sequence[Curve], reference: Reference | None = None, title: str = "") -> Figure:
+def learning_curves(curves: Sequence[SeedCurve], reference: Reference | None = None, title: str = "") -> Figure:
     """Return by completed episodes.
 
     Returns climb from hundreds below zero and are told apart only near the top, so there are two panels over the same
     episodes: all of it below, the part that matters enlarged above. Where no seed got that far there is only one.
     """
-    curves = [Curve(*curve) for curve in curves]
+    curves = [SeedCurve(*curve) for curve in curves]
     summary = summarise(curves)
     enlarged = worth_enlarging(curves, reference)
     figure = Figure(figsize=(8.0, 6.0 if enlarged else 4.2), layout="constrained")
@@ -54,13 +54,13 @@ def learning_curves(curves: Sequence[Curve], reference: Reference | None = None,
     return figure
 
 
-def summarise(curves: Sequence[Curve]) -> Summary:
+def summarise(curves: Sequence[SeedCurve]) -> Summary:
     episodes = common_grid(curves)
     values = resample(curves, episodes)
     return Summary(episodes, iqm(values), *bootstrap_interval(values))
 
 
-def worth_enlarging(curves: Sequence[Curve], reference: Reference | None) -> tuple[float, float] | None:
+def worth_enlarging(curves: Sequence[SeedCurve], reference: Reference | None) -> tuple[float, float] | None:
     """As far below near-optimal as the optimum is above it, to a little over the optimum, if any seed got there."""
     if reference is None:
         return None
@@ -69,7 +69,7 @@ def worth_enlarging(curves: Sequence[Curve], reference: Reference | None) -> tup
     return (low, high) if max(np.nanmax(curve.returns) for curve in curves) > low else None
 
 
-def _draw_curves(axes: Axes, curves: Sequence[Curve], summary: Summary) -> None:
+def _draw_curves(axes: Axes, curves: Sequence[SeedCurve], summary: Summary) -> None:
     for curve in curves:
         axes.plot(curve.episodes, curve.returns, color=CURVE, linewidth=0.6, alpha=0.3, zorder=2)
     axes.fill_between(summary.episodes, summary.low, summary.high, color=CURVE, alpha=0.25, linewidth=0, zorder=3)
@@ -133,7 +133,7 @@ def skill_usage(episodes: ArrayLike, usage: ArrayLike, title: str = "") -> Figur
     axes = figure.subplots()
     labels = []
     for s in used:
-        curves = [Curve(x, y) for x, y in zip(episodes, usage[..., s])]
+        curves = [SeedCurve(x, y) for x, y in zip(episodes, usage[..., s])]
         style = {"color": skill_colour(s), "linestyle": skill_line_style(s)}
         if len(curves) > 1:
             for curve in curves:
@@ -149,7 +149,7 @@ def skill_usage(episodes: ArrayLike, usage: ArrayLike, title: str = "") -> Figur
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     label_right(axes, labels, gap=0.06)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-    axes.set_title(_caption(len(usage), used, num_skills), loc="left", fontsize=9, color=MUTED)
+    axes.set_title(_usage_caption(len(usage), used, num_skills), loc="left", fontsize=9, color=MUTED)
     return figure
 
 
@@ -166,7 +166,7 @@ def _by_seed(episodes: np.ndarray, usage: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.broadcast_to(episodes, usage.shape[:2]), usage
 
 
-def _caption(num_seeds: int, used: list[int], num_skills: int) -> str:
+def _usage_caption(num_seeds: int, used: list[int], num_skills: int) -> str:
     seeds = "" if num_seeds == 1 else f"thin: each of {num_seeds} seeds; thick: interquartile mean"
     idle = [str(s) for s in range(num_skills) if s not in used]
     never = f"never used: skill{'s' if len(idle) > 1 else ''} {listed(idle)}" if idle else ""

@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from numpy.typing import ArrayLike
 from PIL import Image
 
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.render import BALL_RADIUS, PLAYER_RADIUS, player_colours
 from asap.envs.soccer.half_field import GOAL
 from asap.policy.policy import ASAPPolicy
@@ -35,7 +35,9 @@ LEFT, RIGHT, TOP = 0.2, 0.4, 0.6  # Inches around the pitch.
 LINE = 0.2  # Height of a line of the legend.
 
 
-def save_game(path: str | Path, policy: ASAPPolicy, named_task: NamedTask, m: ArrayLike, seed: int, title: str) -> None:
+def save_game(
+    path: str | Path, policy: ASAPPolicy, named_task: CompiledTask, m: ArrayLike, seed: int, title: str
+) -> None:
     """A game of this policy, chosen by the seed, on its partition."""
     regions = pixel_regions(policy, named_task, m)
     words = [skill_in_words(policy, named_task, m, regions, skill) for skill in range(policy.num_skills)]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from asap.base.errors import UserError
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS, Regions
 from asap.show.figures.backgrounds import Ground
@@ -26,7 +26,7 @@ DESIGNED_FOR = 4.5  # The side of a map whose lines have full thickness; on smal
 
 def partition_gallery(
     policies: Sequence[ASAPPolicy],
-    tasks: Sequence[NamedTask],
+    tasks: Sequence[CompiledTask],
     titles: Sequence[str],
     title: str = "",
     columns: int = 5,

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from asap.base.arrays import pick
 from asap.base.keys import Key, fold, root, uniforms
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.controllers import Probabilities
 from asap.envs.soccer.half_field import GOAL, IN_GAME, STATUS_NAMES, Match, Striker, StrikerTask
 from asap.envs.soccer.vectors import Vector
@@ -68,13 +68,13 @@ class Cycle(NamedTuple):
     state: Match
 
 
-def play_game(player: ASAPPolicy | Controlled, named_task: NamedTask, seed: int) -> Game:
+def play_game(player: ASAPPolicy | Controlled, named_task: CompiledTask, seed: int) -> Game:
     """The game to show of this seed."""
     games = play_games(player, named_task, seed)
     return games[game_to_show(np.asarray([game.status for game in games]))]
 
 
-def play_games(player: ASAPPolicy | Controlled, named_task: NamedTask, seed: int) -> list[Game]:
+def play_games(player: ASAPPolicy | Controlled, named_task: CompiledTask, seed: int) -> list[Game]:
     """All NUM_GAMES games of this seed."""
     played = _play(player, named_task.env, named_task.task, fold(root(seed), _GAME))
     starts, cycles = jax.tree.map(np.asarray, played)

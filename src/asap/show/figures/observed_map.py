@@ -14,7 +14,7 @@ from matplotlib.patches import Patch, Rectangle
 from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, actions_at, one_per_skill, regions_at, require_one_seed
 from asap.policy.skills import GaussianSkills
@@ -35,7 +35,7 @@ NO_TASK = np.zeros(0, np.float32)
 
 def observed_map(
     policy: ASAPPolicy,
-    task: ForeignTask,
+    task: HostedTask,
     observations: Float[np.ndarray, "N O"],
     usage: ArrayLike | None = None,
     title: str | None = None,
@@ -96,7 +96,7 @@ def _fit(inputs: Float[np.ndarray, "N n"], values: Float[np.ndarray, "N m"]) -> 
     return np.linalg.lstsq(inputs, values, rcond=1e-6)[0]
 
 
-def _draw_plane(axes: Axes, policy: ASAPPolicy, task: ForeignTask, visited: Regions) -> str:
+def _draw_plane(axes: Axes, policy: ASAPPolicy, task: HostedTask, visited: Regions) -> str:
     across, up = deciding_inputs(visited)
     names = task.spec.observation_names
     x, y = (_grid(visited.observations[:, j], count) for j, count in ((across, COLUMNS), (up, ROWS)))
@@ -162,7 +162,7 @@ def _draw_borders(
     label_right(axes, right, gap=0.05)
 
 
-def _draw_strip(axes: Axes, policy: ASAPPolicy, task: ForeignTask, visited: Regions) -> str:
+def _draw_strip(axes: Axes, policy: ASAPPolicy, task: HostedTask, visited: Regions) -> str:
     """One input: the chance of each skill along it, and how often each place is visited."""
     x = _grid(visited.observations[:, 0], COLUMNS)
     probs = regions_at(policy, x[:, None], NO_TASK).skill_probs
@@ -186,7 +186,7 @@ MOST_COLUMNS = 25
 MOST_WORDS = 64  # In more cells than that there is no room for words.
 
 
-def draw_cells(axes: Axes, policy: ASAPPolicy, task: ForeignTask, observations: Float[np.ndarray, "N O"]) -> str:
+def draw_cells(axes: Axes, policy: ASAPPolicy, task: HostedTask, observations: Float[np.ndarray, "N O"]) -> str:
     """Returns what the picture shows, in words."""
     names, m = task.spec.observation_names, np.zeros(0)
     states, places = np.eye(len(names), dtype=np.float32), _places(names)

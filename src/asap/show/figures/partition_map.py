@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from asap.base.errors import UserError
 from asap.base.numbers import main_actions, percent
 from asap.base.types import Task
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.core import Env
 from asap.envs.rooms import Rooms
 from asap.envs.soccer.half_field import Striker
@@ -30,7 +30,7 @@ PALEST = 0.25  # How much of its colour a skill keeps where it is no likelier th
 GROUNDS: dict[type[Env], Ground] = {Rooms: ROOMS, Striker: PITCH}
 
 
-def ground_of(named_task: NamedTask) -> Ground:
+def ground_of(named_task: CompiledTask) -> Ground:
     for family, ground in GROUNDS.items():
         if isinstance(named_task.env, family):
             return ground
@@ -39,7 +39,7 @@ def ground_of(named_task: NamedTask) -> Ground:
 
 def partition_map(
     policy: ASAPPolicy,
-    named_task: NamedTask,
+    named_task: CompiledTask,
     m: ArrayLike | None = None,
     title: str | None = None,
     usage: ArrayLike | None = None,
@@ -58,13 +58,13 @@ def partition_map(
     return figure
 
 
-def pixel_regions(policy: ASAPPolicy, named_task: NamedTask, m: ArrayLike) -> Regions:
+def pixel_regions(policy: ASAPPolicy, named_task: CompiledTask, m: ArrayLike) -> Regions:
     """The partition at every pixel of the map."""
     require_one_seed(policy)
     return regions_at(policy, map_observations(named_task), m)
 
 
-def map_observations(named_task: NamedTask) -> Float[np.ndarray, "N O"]:
+def map_observations(named_task: CompiledTask) -> Float[np.ndarray, "N O"]:
     """What is observed at every pixel, row by row from below."""
     ground = ground_of(named_task)
     x, y = (grid.ravel().astype(np.float32) for grid in np.meshgrid(ground.x, ground.y))
@@ -82,7 +82,7 @@ def _observations(
 def draw_partition(
     axes: Axes,
     policy: ASAPPolicy,
-    named_task: NamedTask,
+    named_task: CompiledTask,
     m: ArrayLike,
     regions: Regions,
     thickness: float = 1.0,
@@ -158,7 +158,7 @@ def _draw_planes(axes: Axes, ground: Ground, regions: Regions, thickness: float)
     label_right(axes, right, gap=0.04)
 
 
-def skill_in_words(policy: ASAPPolicy, named_task: NamedTask, m: ArrayLike, regions: Regions, skill: int) -> str:
+def skill_in_words(policy: ASAPPolicy, named_task: CompiledTask, m: ArrayLike, regions: Regions, skill: int) -> str:
     """`skill 0: Dribble 97 %`."""
     actions = mean_actions(policy, regions, skill, m)
     return f"skill {skill}: {main_actions(named_task.env.spec.action_names, actions, smallest=0.05)}"

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Arc, Rectangle
 from numpy.typing import ArrayLike
 
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.render import CENTRE_CIRCLE, END, GOAL_BOX, MARKINGS
 from asap.envs.soccer import vectors as c
 from asap.envs.soccer.half_field import Match, Striker, StrikerTask
@@ -69,7 +69,7 @@ def _observe(env: Striker, task: StrikerTask, x: Float[Array, ""], y: Float[Arra
     return env.observe(Match(world, zero, zero, jnp.zeros((), bool), zero), task)
 
 
-def _name_regions(axes: Axes, policy: ASAPPolicy, named_task: NamedTask, regions: Regions, m: ArrayLike) -> None:
+def _name_regions(axes: Axes, policy: ASAPPolicy, named_task: CompiledTask, regions: Regions, m: ArrayLike) -> None:
     """What the ruling skill does most, written in the middle of its region."""
     rulers = regions.rulers.reshape(PITCH.rows, PITCH.columns)
     for skill in np.flatnonzero(regions.shares >= NAMED_FROM):

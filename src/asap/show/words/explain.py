@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base.numbers import number, sum_of
-from asap.envs.catalog import NamedTask
+from asap.envs.catalog import CompiledTask
 from asap.envs.core import Spec
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
@@ -37,7 +37,7 @@ class Explanation:
 
 def explain(
     policy: ASAPPolicy,
-    named_task: NamedTask | Sequence[NamedTask],
+    named_task: CompiledTask | Sequence[CompiledTask],
     usage: ArrayLike | None = None,
     durations: ArrayLike | None = None,
 ) -> Explanation:
@@ -45,7 +45,7 @@ def explain(
 
     `usage` is the share of the steps and `durations` the mean number of steps at a time, one number per skill.
     """
-    tasks = (named_task,) if isinstance(named_task, NamedTask) else tuple(named_task)
+    tasks = (named_task,) if isinstance(named_task, CompiledTask) else tuple(named_task)
     descriptors = {task.name: np.asarray(task.env.descriptor(task.task)) for task in tasks}
     return explain_policy(policy, tasks[0].env.spec, descriptors, usage, durations)
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from asap.base.numbers import sum_in_full
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.policy.features import Features, Network, Polynomial
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
@@ -30,7 +30,7 @@ UNIT = "unit"
 
 def explain_foreign(
     policy: ASAPPolicy,
-    task: ForeignTask,
+    task: HostedTask,
     usage: ArrayLike | None = None,
     durations: ArrayLike | None = None,
     losses: Losses | None = None,
@@ -84,7 +84,7 @@ def _sum(weights: Float[np.ndarray, "F"], sizes: Float[np.ndarray, "F"], names: 
 
 def _skills(
     book: Rulebook,
-    task: ForeignTask,
+    task: HostedTask,
     names: tuple[str, ...],
     planes: tuple[PlaneRule, ...],
     usage: list[float | None],
@@ -117,7 +117,7 @@ def _skills(
     return tuple(read(s) for s in range(len(bits)))
 
 
-def _numbered_states(book: Rulebook, task: ForeignTask) -> list[list[str]] | None:
+def _numbered_states(book: Rulebook, task: HostedTask) -> list[list[str]] | None:
     """Where there are just so many states, the names of those that each skill rules."""
     if not isinstance(task.observation_space, spaces.Discrete):
         return None

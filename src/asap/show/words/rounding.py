@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from asap.envs.gymnasium.actions import ControlUnits
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.policy.features import RBF, Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
@@ -78,12 +78,12 @@ class Rulebook(NamedTuple):
                 return GaussianSkills(np.float32(theta), np.float32(np.log(deviations / units.scale)))
 
 
-def rounded(policy: ASAPPolicy, task: ForeignTask, digits: int = DIGITS) -> ASAPPolicy:
+def rounded(policy: ASAPPolicy, task: HostedTask, digits: int = DIGITS) -> ASAPPolicy:
     """The policy that the printed rules are."""
     return rulebook(policy, task, digits).policy
 
 
-def rulebook(policy: ASAPPolicy, task: ForeignTask, digits: int = DIGITS) -> Rulebook:
+def rulebook(policy: ASAPPolicy, task: HostedTask, digits: int = DIGITS) -> Rulebook:
     psi, phi = (_plain(features, digits) for features in (policy.psi, policy.phi))
     margins = np.asarray(policy.partition.alpha_beta * policy.partition.beta, float)
     planes, reaches = _planes(_rows(policy.psi, psi, margins), digits)
@@ -124,7 +124,7 @@ def _planes(rows: Rows, digits: int) -> tuple[Float[np.ndarray, "K F"], Float[np
     return rows.scaled(1 / lengths).rounded(digits), significant(NINETY / lengths, digits)
 
 
-def _skills(policy: ASAPPolicy, phi: Features, task: ForeignTask, digits: int) -> Shares | Scores | Controls:
+def _skills(policy: ASAPPolicy, phi: Features, task: HostedTask, digits: int) -> Shares | Scores | Controls:
     theta = np.asarray(policy.skills.theta, float)
     num_skills, num_actions, _ = theta.shape
     if isinstance(policy.skills, GaussianSkills):

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from asap.base.numbers import actions_in_words, listed, main_actions, number, percent
 from asap.envs.gymnasium.actions import ControlUnits
-from asap.envs.gymnasium.task import ForeignTask
+from asap.envs.gymnasium.task import HostedTask
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, mean_actions
 from asap.policy.skills import GaussianSkills
@@ -108,7 +108,7 @@ def _scores(scores: dict[str, dict[str, str]]) -> list[str]:
 MOST_CONTROLS = 3
 
 
-def skill_in_words(policy: ASAPPolicy, task: ForeignTask, visited: Regions, skill: int) -> str:
+def skill_in_words(policy: ASAPPolicy, task: HostedTask, visited: Regions, skill: int) -> str:
     """`skill 0: push left 97 %`, `skill 0: torque -1.2 to 0.4`."""
     names = task.spec.action_names
     if isinstance(policy.skills, GaussianSkills):
@@ -116,7 +116,7 @@ def skill_in_words(policy: ASAPPolicy, task: ForeignTask, visited: Regions, skil
     return f"skill {skill}: {main_actions(names, mean_actions(policy, visited, skill, np.zeros(0)), smallest=0.05)}"
 
 
-def _controls(policy: ASAPPolicy, task: ForeignTask, visited: Regions, skill: int) -> list[str]:
+def _controls(policy: ASAPPolicy, task: HostedTask, visited: Regions, skill: int) -> list[str]:
     """Where the means lie, but for a twentieth at each end."""
     ruled = visited.rulers == skill
     states = visited.observations[ruled] if ruled.any() else visited.observations

@@ -1,1 +1,0 @@
-"""What the commands do, behind the command line that parses them."""
