@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from asap.base.arrays import compiled
 from asap.base.keys import Key, fold, root, uniforms
 from asap.base.stats import wilson_interval
 from asap.compose import settings_of
@@ -32,7 +33,7 @@ from asap.envs.soccer.recordings import errors_of
 from asap.envs.soccer.striker import HAS_BALL
 from asap.envs.soccer.vectors import Vector
 from asap.learn.rollout import play_window, start_lanes
-from asap.learn.train import compiled, init
+from asap.learn.train import init
 from asap.offline.play import Played, play_logged
 
 # Measured with the real programs: HFO, opponents "base", noisy perception, default options, 300 episodes each (R1 dist:12:

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from asap.base.episodes import TRAINING, EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.task import describe
 from asap.workers.failures import Recording, failure
-from asap.workers.work import TRAINING, EpisodeId, Failed
+from asap.workers.work import Failed
 
 EPISODE = EpisodeId(seed=5, stream=TRAINING, number=41)
 

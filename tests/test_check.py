@@ -4,13 +4,14 @@ import json
 
 import pytest
 
+from asap.base.episodes import TRAINING, EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.cli.checking import check_env
 from asap.envs.gymnasium import determinism
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.workers.failures import Recording
-from asap.workers.work import TRAINING, EpisodeId, Failed
+from asap.workers.work import Failed
 
 EPISODE = EpisodeId(seed=5, stream=TRAINING, number=41)
 

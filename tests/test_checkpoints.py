@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from asap.base import files
 from asap.base.errors import RunError, UserError
 from asap.runs import checkpoints
 
@@ -170,7 +171,7 @@ def test_no_flipped_bit_is_accepted():
     for blob, bit in flips:
         damaged = bytearray(blob)
         damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(checkpoints.Refused) as refused:
+        with pytest.raises(files.BadFile) as refused:
             checkpoints.unseal(bytes(damaged))
         if bit >= 64:  # In the length of the header, a flip looks like truncation.
             assert "checksum mismatch" in str(refused.value)
@@ -298,7 +299,7 @@ def hostile():
 
 @pytest.mark.parametrize("blob", [pytest.param(blob, id=str(number)) for number, blob in enumerate(hostile())])
 def test_a_hostile_file_with_a_correct_seal_is_refused(blob):
-    with pytest.raises(checkpoints.Refused):
+    with pytest.raises(files.BadFile):
         checkpoints.unseal(blob)
 
 
@@ -482,7 +483,7 @@ def test_a_kill_while_saving_never_costs_a_finished_checkpoint(tmp_path):
             time.sleep(draw.uniform(0, 0.02))
             child.kill()
             finished += [int(line) for line in child.stdout if line.endswith(b"\n")]
-        checkpoints.remove_litter(tmp_path)
+        files.remove_litter(tmp_path)
         found = checkpoints.newest(tmp_path, pytest.fail)
         assert finished[-1] <= found.step == found.meta["step"] <= finished[-1] + 1
         assert (found.arrays["x"] == found.step).all()
@@ -516,7 +517,7 @@ def test_litter_is_removed_and_nothing_else(tmp_path):
     for name in [".tmp-123-abcd", ".tmp-", "ckpt-000001.safetensors", ".hidden"]:
         (tmp_path / name).touch()
     (tmp_path / ".tmp-folder").mkdir()
-    checkpoints.remove_litter(tmp_path)
+    files.remove_litter(tmp_path)
     assert sorted(os.listdir(tmp_path)) == [".hidden", ".tmp-folder", "ckpt-000001.safetensors"]
 
 

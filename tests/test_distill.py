@@ -7,11 +7,11 @@ import gymnasium
 import numpy as np
 import pytest
 
+from asap.base.episodes import CHECK, EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.cli.distilling import distill_env, find_teacher
 from asap.distill.distill import Distilled, agreement, distill, share_explained
 from asap.distill.lessons import Classroom
-from asap.workers.work import CHECK, EpisodeId
 
 
 class Balancer:

@@ -10,8 +10,8 @@ import pytest
 
 from asap.base.errors import UserError
 from asap.base.numbers import actions_in_words, number, percent, sum_of
+from asap.base.spec import Spec
 from asap.envs.catalog import find
-from asap.envs.core import Spec
 from asap.policy.features import RBF, Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy

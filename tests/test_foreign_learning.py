@@ -11,6 +11,7 @@ import pytest
 from foreign_envs import Walk
 
 from asap import ASAP
+from asap.base.episodes import EpisodeId, Played
 from asap.base.errors import RunError, UserError
 from asap.compose import settings_of, tasks_of
 from asap.config.schema import Config
@@ -24,7 +25,6 @@ from asap.runs.signals import StopRequest
 from asap.session import Session
 from asap.state_arrays import parameter_digest
 from asap.trained import Trained
-from asap.workers.work import EpisodeId, Played
 
 SHORT = ["run.candidates=16", "run.final_episodes=5"]
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.spec import Spec
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig, PolicyConfig
-from asap.envs.core import Spec
 from asap.learn.regularize import _by_autodiff, _closed_form, regularity_gradient
 from asap.policy.build import build_policy
 from asap.policy.features import Network

@@ -15,6 +15,7 @@ import pytest
 
 import asap
 from asap import ASAP
+from asap.base import files
 from asap.base.errors import RunError, UserError
 from asap.runs import checkpoints
 from asap.session import Session
@@ -307,7 +308,7 @@ def test_foreign_files_are_refused_and_never_run(tmp_path):
     ):
         path.write_bytes(content)
         assert error_line(lambda: ASAP.load(path), RunError).startswith("model: ")
-    checkpoints.replace(path, checkpoints.seal(0, {"a": np.zeros(2)}, {}))
+    files.replace(path, checkpoints.seal(0, {"a": np.zeros(2)}, {}))
     assert "checkpoint of a run" in error_line(lambda: ASAP.load(path), RunError)
     for place in (tmp_path, tmp_path / "absent", "nul\0byte"):
         assert error_line(lambda: ASAP.load(place), RunError).startswith("model: ")
@@ -332,7 +333,7 @@ def test_foreign_files_are_refused_and_never_run(tmp_path):
 )
 def test_sealed_files_of_other_settings_are_refused(tmp_path, config):
     arrays = {name: np.zeros(2, np.float32) for name in ("partition.beta", "skills.theta")}
-    checkpoints.replace(tmp_path / "model", checkpoints.seal(0, arrays, {"kind": "asap model", "config": config}))
+    files.replace(tmp_path / "model", checkpoints.seal(0, arrays, {"kind": "asap model", "config": config}))
     assert error_line(lambda: ASAP.load(tmp_path / "model"), RunError).startswith("model: cannot be used")
 
 

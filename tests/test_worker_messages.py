@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_workers import new_works, played, walk
 
+from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.make import EnvLimits
 from asap.workers import messages as frames
@@ -24,7 +25,7 @@ from asap.workers.messages import (
     pack,
     unpack,
 )
-from asap.workers.work import EpisodeId, Failed, Finished, digest
+from asap.workers.work import Failed, Finished, digest
 
 FAILED = Failed(
     EpisodeId(2**63 - 1, 2, 8), "env.step", "obs[1] is nan", "ü\n", 3, [1, [0.5, float("nan")]], "Traceback ..."

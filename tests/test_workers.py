@@ -16,15 +16,17 @@ import numpy as np
 import pytest
 from ray_network import require_ray
 
+from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.policy.host import Plan
 from asap.workers import dispatch, pool
 from asap.workers.backend import Died, Done, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
 from asap.workers.hire import InProcess
 from asap.workers.pool import Pool
-from asap.workers.work import EpisodeId, Failed, Finished, Plan, Work, digest
+from asap.workers.work import Failed, Finished, Work, digest
 
 TESTS = Path(__file__).parent
 

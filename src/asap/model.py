@@ -1,5 +1,6 @@
 """ASAP in Python, with the names that stable-baselines3 uses:
 
+from asap.base import files
 from asap import ASAP
 
 model = ASAP("CartPole-v1", hyperplanes=1, seed=0).learn(150_000)
@@ -27,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from asap.base import files
 from asap.base.errors import RunError, UserError
 from asap.compose import feature_settings, settings_of, tasks_of
 from asap.config.schema import Config, complete
@@ -234,7 +236,7 @@ class ASAP:
         meta = {"kind": _KIND, "config": to_toml(self.config), "steps": self.num_timesteps}
         if isinstance(self._tasks[0], HostedTask):
             meta["task"] = foreign.record(self._tasks[0])
-        checkpoints.replace(path, checkpoints.seal(self.num_episodes, to_arrays(self.policy), meta), "model")
+        files.replace(path, checkpoints.seal(self.num_episodes, to_arrays(self.policy), meta), "model")
 
     @classmethod
     def load(cls, path: str | os.PathLike, env: Any = None, workers: int | str = IN_PROCESS) -> "ASAP":
@@ -304,9 +306,9 @@ def _with_budget(config: Config, episodes: int | None, steps: int | None) -> Con
 def _unsealed(path: str | os.PathLike) -> checkpoints.Checkpoint:
     cure = "give a file that model.save has written, or a whole copy of it"
     try:
-        with checkpoints.open_regular(Path(os.path.realpath(path))) as file:
+        with files.open_regular(Path(os.path.realpath(path))) as file:
             saved = checkpoints.unseal(file.read())
-    except (checkpoints.Refused, OSError, ValueError, MemoryError) as error:  # ValueError: a NUL in the path.
+    except (files.BadFile, OSError, ValueError, MemoryError) as error:  # ValueError: a NUL in the path.
         reason = "too large for the memory" if isinstance(error, MemoryError) else str(error)
         raise RunError("model", reason.replace("an ASAP checkpoint", "a saved ASAP model"), path, cure) from None
     if saved.meta.get("kind") != _KIND or not isinstance(saved.meta.get("config"), str):

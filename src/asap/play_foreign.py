@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from asap.base.episodes import Played
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.config.schema import Config
@@ -28,7 +29,6 @@ from asap.show.words.explain_rules import explain_foreign
 from asap.show.words.readings import Losses, MeanReturn
 from asap.show.words.rounding import rounded
 from asap.workers.hire import hire
-from asap.workers.work import Played
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

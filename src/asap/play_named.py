@@ -9,13 +9,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
+from asap.base.arrays import compiled
 from asap.base.errors import UserError
 from asap.base.keys import Key, fold, root
 from asap.config.schema import Config
 from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
 from asap.evaluate import Evaluation, evaluate
-from asap.learn.train import compiled, init
+from asap.learn.train import init
 from asap.policy.policy import ASAPPolicy
 from asap.predict_inputs import checked_observation, checked_state
 from asap.show.words.explain import Explanation, explain

@@ -8,7 +8,10 @@ walks memory once more; long vectors take the ordinary operation.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -74,3 +77,25 @@ def log_total(logs: Float[Array, "S *batch"]) -> tuple[Float[Array, "*batch"], F
     relative = jnp.exp(logs - largest)
     norm = total(relative)
     return largest + jnp.log(norm), relative / norm
+
+
+# The older loop emitter compiles in half the time and runs as fast (measured on the rooms; soccer runs at three quarters of
+# the speed): most runs last seconds.
+COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
+
+
+def compiled(function: Callable, **options: Any) -> Callable:
+    """`jax.jit` with these options, where they apply."""
+    return jax.jit(function, compiler_options=COMPILER_OPTIONS if jax.default_backend() == "cpu" else None, **options)
+
+
+def over_seeds(function: Callable) -> Callable:
+    """`vmap` over seeds; a single seed is done without, because a loop under `vmap` selects its whole carry at each step."""
+
+    def mapped(*arguments):
+        if jax.tree.leaves(arguments)[0].shape[0] > 1:
+            return jax.vmap(function)(*arguments)
+        alone = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
+        return jax.tree.map(lambda leaf: leaf[None], alone)
+
+    return mapped

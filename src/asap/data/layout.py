@@ -21,7 +21,7 @@ import numpy as np
 from asap.data.npz import Column, bad_file
 
 if TYPE_CHECKING:
-    pass
+    from asap.envs.catalog import CompiledTask
 
 FORMAT = 1
 STEP_COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "episode")
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     descriptor: np.ndarray  # (Z,): of the task itself, for data that have none.
 
 
-def layout_of(task: "NamedTask") -> Layout:
+def layout_of(task: "CompiledTask") -> Layout:
     spec = task.env.spec
     return Layout(
         task.name, len(spec.observation_names), spec.num_actions, np.asarray(task.env.descriptor(task.task), np.float32)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from asap.base.errors import RunError
+from asap.base.files import replacing
 from asap.data.layout import Meta
-from asap.runs.checkpoints import replacing
 
 COPY_BYTES = 1 << 20
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # The same data give the same file.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.base.numbers import number, percent
@@ -28,7 +29,6 @@ from asap.policy.host import Player
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import no_moments, rescaled, scaled_anew, with_observations
-from asap.workers.work import EVALUATION, SEARCH, TRAINING, EpisodeId
 
 if TYPE_CHECKING:
     from asap.model import ASAP

@@ -15,9 +15,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
+from asap.base.arrays import compiled
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
-from asap.learn.train import compiled
 from asap.learn.updates import ascend, optimizer_of
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.score import MARGINAL, parameters_of, score, weighted_score_by_autodiff

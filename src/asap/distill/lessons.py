@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float, Int
 
+from asap.base.episodes import EpisodeId
 from asap.base.errors import UserError
 from asap.envs.gymnasium.actions import Action, ControlUnits
 from asap.envs.gymnasium.checked_env import CheckedEnv
@@ -18,7 +19,6 @@ from asap.policy.host import Player
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.workers.failures import explained
-from asap.workers.work import EpisodeId
 
 Choose = Callable[[Float[np.ndarray, "O"]], Action]
 

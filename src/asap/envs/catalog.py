@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import jax
 
 from asap.base.errors import UserError
+from asap.base.spec import Spec
 from asap.base.types import Task
-from asap.envs.core import Env, Spec, TaskSet
+from asap.envs.core import Env, TaskSet
 from asap.envs.rooms import FLIPPED_TWO_ROOMS, THREE_ROOMS, TWO_ROOMS, Rooms, read_map
 from asap.envs.soccer.half_field import Striker, standard_task
 

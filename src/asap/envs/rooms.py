@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from asap.base.keys import Key, normals, uniforms
+from asap.base.spec import Spec
 from asap.base.types import Timestep
-from asap.envs.core import Env, Spec
+from asap.envs.core import Env
 
 STEP = 0.05
 NOISE = 0.01

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from asap.base.arrays import compiled
 from asap.base.keys import fold, root
 from asap.data.layout import BEHAVIOUR, DESCRIPTOR, FINAL, SUCCESS, Meta, layout_of
 from asap.data.writing import DatasetWriter
 from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
 from asap.envs.controllers import Controller
-from asap.learn.train import compiled
 from asap.offline.play import LoggedEpisodes, play_logged
 
 _COLLECT = 8  # Stream of the seed's key; 0 to 7 are the learner's and the model's.

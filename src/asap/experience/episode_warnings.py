@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Sequence
 
+from asap.base.episodes import TRAINING, Played
 from asap.base.errors import RunError
-from asap.workers.work import TRAINING, Played
 
 ENOUGH = 200  # Episodes, before anything is said of all of them.
 MOST_OF_ONE_STEP = 0.99

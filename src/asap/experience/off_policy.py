@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from asap.base.arrays import compiled
 from asap.base.errors import UserError
 from asap.base.keys import fold, host_generator, root
 from asap.data.dataset import Dataset
@@ -22,7 +23,6 @@ from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
 from asap.experience.minibatches import Batches, Minibatch
 from asap.experience.weights import effective_sample_size
-from asap.learn.train import compiled
 from asap.offline.objectives import as_window
 from asap.offline.play import discounted_returns, play_logged
 from asap.policy.policy import ASAPPolicy

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from asap.base.episodes import Played
 from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config
 from asap.learn.advantage import fit, lambda_advantages
 from asap.learn.train import CRITIC_RIDGE, Improved, Metrics, TrainState, take_over, weights_of
 from asap.learn.updates import UPDATES
 from asap.policy.policy import NO_SKILL
-from asap.workers.work import Played
 
 SMALLEST, GROWTH = 2048, 4
 

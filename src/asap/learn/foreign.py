@@ -15,6 +15,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from asap.base.arrays import compiled
+from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId, Played
 from asap.base.keys import host_generator
 from asap.config.schema import Config
 from asap.envs.gymnasium.task import HostedTask
@@ -24,7 +26,7 @@ from asap.learn.advantage import new_critic
 from asap.learn.convergence import start_monitor
 from asap.learn.episode_batches import packed, totals_of, update_from_episodes
 from asap.learn.search import Found, search
-from asap.learn.train import Metrics, TrainState, compiled, is_active
+from asap.learn.train import Metrics, TrainState, is_active
 from asap.learn.updates import optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.plan import plan_of
@@ -32,7 +34,7 @@ from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import Moments, no_moments, rescaled, shift_and_scale, with_observations
 from asap.policy.score import parameters_of
 from asap.workers.dispatch import Dispatcher
-from asap.workers.work import EVALUATION, SEARCH, TRAINING, EpisodeId, Played, Work
+from asap.workers.work import Work
 
 _POLICY, _CRITIC = 0, 1  # Ids of what is drawn on the host, as in `asap.learn.train`.
 _CANDIDATES = 8

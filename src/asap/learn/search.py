@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from asap.base.episodes import Played
 from asap.base.keys import host_generator
 from asap.config.schema import PolicyConfig
 from asap.envs.gymnasium.task import HostedTask
@@ -22,7 +23,6 @@ from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import Moments, no_moments, rescaled, scaled_anew, with_observations
 from asap.policy.skills import GaussianSkills
-from asap.workers.work import Played
 
 KEPT = 4  # One in so many plays on.
 AGAIN = 2  # Episodes of each that does.

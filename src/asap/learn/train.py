@@ -13,6 +13,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from asap.base.arrays import compiled, over_seeds
 from asap.base.keys import Key, fold, host_generator, root
 from asap.base.types import EpisodeTotals
 from asap.config.schema import Config, LearnConfig
@@ -223,28 +224,6 @@ def improve_by_episodes(config: Config, tasks: TaskSet, key: Key, state: TrainSt
     diagnostics = Diagnostics(gradient, jnp.float32(jnp.nan), jnp.float32(0), nothing)
     step, totals = Step(policy, optimizer, diagnostics), played.totals
     return Improved(step, state.critic, state.lanes, totals, totals.steps.sum(), jnp.float32(jnp.nan))
-
-
-# The older loop emitter compiles in half the time and runs as fast (measured on the rooms; soccer runs at three quarters of
-# the speed): most runs last seconds.
-COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
-
-
-def compiled(function: Callable, **options: Any) -> Callable:
-    """`jax.jit` with these options, where they apply."""
-    return jax.jit(function, compiler_options=COMPILER_OPTIONS if jax.default_backend() == "cpu" else None, **options)
-
-
-def over_seeds(function: Callable) -> Callable:
-    """`vmap` over seeds; a single seed is done without, because a loop under `vmap` selects its whole carry at each step."""
-
-    def mapped(*arguments):
-        if jax.tree.leaves(arguments)[0].shape[0] > 1:
-            return jax.vmap(function)(*arguments)
-        alone = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
-        return jax.tree.map(lambda leaf: leaf[None], alone)
-
-    return mapped
 
 
 class Trainer:

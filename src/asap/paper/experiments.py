@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from asap.base.errors import UserError
 
 if TYPE_CHECKING:
+    from asap.paper.claims import Finding
     from asap.paper.laboratory import Laboratory
 
 
@@ -23,7 +24,7 @@ class Experiment:
     def load(self) -> ModuleType:
         return importlib.import_module(f"asap.paper.{self.module}")
 
-    def run(self, laboratory: "Laboratory") -> "Outcome":
+    def run(self, laboratory: "Laboratory") -> "Finding":
         run = self.load().run
         return run(laboratory) if self.task is None else run(laboratory, self.name, self.task)
 

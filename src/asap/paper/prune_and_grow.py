@@ -4,12 +4,12 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from asap.base.arrays import compiled
 from asap.base.keys import Key, fold, host_generator, root
 from asap.base.stats import bootstrap_interval, iqm
 from asap.envs.catalog import Reference
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate, join_evaluations
-from asap.learn.train import compiled
 from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
 from asap.policy.policy import ASAPPolicy

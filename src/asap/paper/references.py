@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from asap.base import stats
+from asap.base.arrays import compiled
 from asap.base.keys import host_generator, root
 from asap.compose import settings_of
 from asap.config.schema import Config, LearnConfig, PolicyConfig, RunConfig, complete
@@ -19,7 +20,6 @@ from asap.envs.controllers import find_controller
 from asap.envs.optimum import optimal_return
 from asap.envs.rooms import Rooms
 from asap.evaluate import evaluate
-from asap.learn.train import compiled
 from asap.offline.play import discounted_returns, play_logged
 from asap.policy.build import build_policy
 from asap.runs.directory import Run

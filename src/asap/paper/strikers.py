@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from asap.base.arrays import compiled
 from asap.base.keys import fold, root
 from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.striker import SHOOT
-from asap.learn.train import Trainer, compiled
+from asap.learn.train import Trainer
 from asap.offline.play import play_logged
 from asap.paper import references
 from asap.paper.laboratory import Laboratory, Record

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from asap.base.arrays import compiled
 from asap.base.keys import Key, fold, host_generator, root
 from asap.config.schema import Config
 from asap.envs.catalog import CompiledTask
 from asap.envs.core import TaskSet
 from asap.evaluate import Evaluation, evaluate
 from asap.learn.advantage import Critic
-from asap.learn.train import TrainState, begin_training, compiled, init, update
+from asap.learn.train import TrainState, begin_training, init, update
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import soften
 from asap.runs.signals import StopRequest

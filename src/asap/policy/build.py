@@ -6,8 +6,8 @@ import os
 import numpy as np
 
 from asap.base.errors import UserError
+from asap.base.spec import Learnable
 from asap.config.schema import Config, PolicyConfig
-from asap.envs.core import Learnable
 from asap.policy.features import RBF, Basis, Features, Fourier, Network, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy

@@ -12,18 +12,23 @@ probabilities. Random numbers are drawn ahead, in blocks, in the form in which a
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-
-from asap.workers.work import Plan
 
 BLOCK = 128  # Steps whose random numbers are drawn at once.
 NO_SKILL = -1
 _TINY = np.finfo(float).tiny
 
 Feature = Callable[[Float[np.ndarray, "O"]], Float[np.ndarray, "F"]]
+
+
+class Plan(NamedTuple):
+    """A policy for a player: what is fixed about it, as JSON has it, and its numbers."""
+
+    static: dict[str, Any]
+    arrays: dict[str, np.ndarray]
 
 
 class Player:

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from asap.policy.features import RBF, Features, Fourier, Network, Polynomial
+from asap.policy.host import Plan
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills
-from asap.workers.work import Plan
 
 
 def plan_of(policy: ASAPPolicy, num_observations: int) -> Plan:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
-from asap.envs.core import Spec
+from asap.base.spec import Spec
 from asap.policy.policy import ASAPPolicy
 
 OWNS = 0.005  # Share of states, or of steps, from which on a skill counts as used.

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from asap.base.errors import RunError, UserError
+from asap.base.files import BadFile, open_regular, replace
 
 if TYPE_CHECKING:
     import numpy as np
 
 FORMAT = 1
 MAX_HEADER = 1 << 20  # A header bomb is refused before it is read; ours are a few kilobytes.
-TEMPORARY = ".tmp-"
 _SUFFIX = ".safetensors"
 _OPENING = b'{"__metadata__":{"seal":"'
 _SEALED_FROM = len(_OPENING) + 64
@@ -45,8 +45,6 @@ class Checkpoint(NamedTuple):
     versions: dict[str, str]
 
 
-class BadFile(Exception):
-    """Why a file is not used, in a few words."""
 
 
 class NewerFormat(BadFile):
@@ -115,13 +113,6 @@ def generations(folder: Path, name: str = "ckpt") -> list[Path]:
     return [Path(folder, entry) for entry in sorted(steps, key=steps.__getitem__, reverse=True)]
 
 
-def remove_litter(folder: Path) -> None:
-    """Removes the temporary files of killed writers. Only for the holder of the run's lock."""
-    with contextlib.suppress(OSError):
-        for entry in os.listdir(folder):
-            if entry.startswith(TEMPORARY):
-                with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(folder, entry))
 
 
 def digest(arrays: Mapping[str, Any]) -> str:
@@ -156,53 +147,10 @@ def unseal(blob: bytes) -> Checkpoint:
     return _load(io.BytesIO(blob), len(blob))
 
 
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` for good when the block ends well: temporary file, fsync, rename, fsync of
-    the directory. Otherwise nothing has changed."""
-    temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{os.urandom(4).hex()}"
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        with open(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_directory(path.parent)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
 
 
-def replace(path: Path, data: bytes, field: str = "checkpoint") -> None:
-    """Puts `data` at `path` for good."""
-    try:
-        with replacing(path) as file:
-            file.write(data)
-    except OSError as error:
-        what = f"cannot save: {error.strerror} (needs {len(data):,} bytes)"
-        remedy = (
-            "free space" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "make the directory writable"
-        )
-        hope = "then resume: the last checkpoint is intact" if field == "checkpoint" else "then try again"
-        raise RunError(field, what, path, f"{remedy}, {hope}") from None
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Opens a file for reading, but no directory, FIFO or device, and nothing a link finds outside its folder."""
-    try:
-        if os.path.islink(path):
-            folder, path = os.path.realpath(path.parent), Path(os.path.realpath(path, strict=True))
-            if not path.is_relative_to(folder):
-                raise BadFile("path escapes run directory")
-        mode = os.lstat(path).st_mode
-        if not stat.S_ISREG(mode):
-            kinds = {stat.S_IFDIR: "directory", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
-            raise BadFile(f"not a regular file but a {kinds.get(stat.S_IFMT(mode), 'device')}")
-        return open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
-    except OSError as error:
-        raise BadFile(f"cannot read: {error.strerror}") from None
 
 
 def _read(path: Path) -> Checkpoint:
@@ -312,15 +260,6 @@ def _step_in(entry: str, name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _sync_directory(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # Some network file systems cannot; the rename stands.
-            raise
-    finally:
-        os.close(descriptor)
 
 
 @functools.cache

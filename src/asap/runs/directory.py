@@ -3,6 +3,7 @@
 Reading needs no lock. Everything that writes belongs inside `with run.locked():`.
 """
 
+from asap.base import files
 import contextlib
 import errno
 import json
@@ -18,8 +19,10 @@ from typing import Any
 
 from asap.runs import checkpoints
 from asap.base.errors import RunError, UserError
-from asap.runs.checkpoints import Checkpoint, BadFile
-from asap.runs.lock import LOCK, OWNER, SAFELY, flocked, owned, parsed, reported
+from asap.base.files import BadFile
+from asap.runs.checkpoints import Checkpoint
+from asap.base.files import SAFELY, parsed, reported
+from asap.runs.lock import LOCK, OWNER, flocked, owned
 
 Notice = Callable[[str], None]
 _CONFIG, _EVENTS, _CHECKPOINTS = "config.toml", "events.jsonl", "checkpoints"
@@ -50,7 +53,7 @@ class Run:
             with run.locked():
                 run._refuse_occupied(overwrite)  # Another process may have been first.
                 run._clear()
-                checkpoints.replace(run.path / _CONFIG, config, "run")
+                files.replace(run.path / _CONFIG, config, "run")
         return run
 
     @classmethod
@@ -101,7 +104,7 @@ class Run:
 
     def config_text(self) -> str:
         try:
-            with checkpoints.open_regular(self.path / _CONFIG) as file:
+            with files.open_regular(self.path / _CONFIG) as file:
                 return file.read().decode("utf-8")
         except (BadFile, OSError, UnicodeDecodeError) as error:
             what = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
@@ -109,7 +112,7 @@ class Run:
 
     def write_config(self, text: str) -> None:
         """Puts new settings in place of the old."""
-        checkpoints.replace(self.path / _CONFIG, _utf8(text), "run")
+        files.replace(self.path / _CONFIG, _utf8(text), "run")
 
     def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], best: bool = False) -> Path:
         """Saves a checkpoint and keeps the last three; with `best`, also a copy that stays until the next best."""
@@ -142,7 +145,7 @@ class Run:
         if not os.path.lexists(path):
             return
         try:
-            with checkpoints.open_regular(path) as file:
+            with files.open_regular(path) as file:
                 for line in file:
                     event = parsed(line)
                     num_bad += event is None
@@ -166,7 +169,7 @@ class Run:
                 with reported("cannot write", self.path, "make the directory writable"):
                     self.checkpoints.mkdir(exist_ok=True)
                 for folder in (self.path, self.checkpoints):
-                    checkpoints.remove_litter(folder)
+                    files.remove_litter(folder)
                 yield self
 
     def _append(self, descriptor: int, line: bytes) -> None:
@@ -196,7 +199,7 @@ class Run:
 
     def _refuse_occupied(self, overwrite: bool) -> None:
         ours = {LOCK, OWNER, _CHECKPOINTS}  # A creation that was killed may leave these.
-        entries = {entry for entry in os.listdir(self.path) if not entry.startswith(checkpoints.TEMPORARY)} - ours
+        entries = {entry for entry in os.listdir(self.path) if not entry.startswith(files.TEMPORARY)} - ours
         if _CONFIG in entries and not overwrite:
             raise UserError("run", "already exists", self.path, "resume it, choose another --out, or overwrite it")
         if entries and _CONFIG not in entries:

@@ -1,5 +1,6 @@
 """The lock of a run directory: a flock where the file system has them, and a file that tells who holds it."""
 
+from asap.base import files
 import contextlib
 import errno
 import json
@@ -12,30 +13,15 @@ from typing import Any
 
 from asap.runs import checkpoints
 from asap.base.errors import RunError
-from asap.runs.checkpoints import BadFile
+from asap.base.files import SAFELY, parsed, reported
+from asap.base.files import BadFile
 
 LOCK, OWNER = "lock", "owner.json"
-SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # Neither through a link out of the run, nor hanging on a FIFO.
 _held: set[int] = set()
 
 
-@contextlib.contextmanager
-def reported(what: str, path: object, cure: str) -> Iterator[None]:
-    """Turns what the file system says into a line for the user."""
-    try:
-        yield
-    except OSError as error:
-        why = "path escapes run directory" if error.errno == errno.ELOOP else error.strerror
-        raise RunError("run", f"{what}: {why}", path, cure) from None
 
 
-def parsed(line: bytes) -> dict[str, Any] | None:
-    """A JSON object, or None for anything else."""
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
 
 
 @contextlib.contextmanager
@@ -84,7 +70,7 @@ def owned(folder: Path, exclusively: bool) -> Iterator[None]:
         with reported("cannot lock", folder, "make the directory writable"):
             _claim(folder)
     else:
-        checkpoints.replace(folder / OWNER, _introduction(), "run")
+        files.replace(folder / OWNER, _introduction(), "run")
     try:
         yield
     finally:
@@ -112,7 +98,7 @@ def _claim(folder: Path) -> None:
 
 
 def _evict_dead_owner(folder: Path) -> None:
-    path, aside = folder / OWNER, folder / f"{checkpoints.TEMPORARY}{os.getpid()}-owner"
+    path, aside = folder / OWNER, folder / f"{files.TEMPORARY}{os.getpid()}-owner"
     owner = _owner(path)
     if owner.get("host") != socket.gethostname() or _may_be_alive(owner.get("pid")):
         raise _in_use(folder)
@@ -143,7 +129,7 @@ def _introduction() -> bytes:
 
 def _owner(path: Path) -> dict[str, Any]:
     try:
-        with checkpoints.open_regular(path) as file:
+        with files.open_regular(path) as file:
             return parsed(file.read(4096)) or {}
     except (BadFile, OSError):
         return {}

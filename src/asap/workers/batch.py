@@ -4,9 +4,10 @@ import heapq
 from collections import Counter
 from collections.abc import Sequence
 
+from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError
 from asap.workers.backend import WorkerProgress
-from asap.workers.work import EpisodeId, Failed, Finished, Work, digest
+from asap.workers.work import Failed, Finished, Work, digest
 
 # A worker that is killed from outside is no fault of the episode it was playing, so such deaths may be many; yet there must
 # be an end to an environment that kills its worker at another step each time.

@@ -5,10 +5,11 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from asap.base.episodes import CHECK, EVALUATION, SEARCH, TRAINING
 from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.errors import EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
-from asap.workers.work import CHECK, EVALUATION, SEARCH, TRAINING, Failed
+from asap.workers.work import Failed
 
 _KINDS = {TRAINING: "episode", SEARCH: "search episode", EVALUATION: "evaluation episode", CHECK: "check episode"}
 

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from asap.base.episodes import EpisodeId, Played
 from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
-from asap.workers.work import EpisodeId, Failed, Finished, Plan, Played, Work
+from asap.policy.host import Plan
+from asap.workers.work import Failed, Finished, Work
 
 
 class Hello(NamedTuple):

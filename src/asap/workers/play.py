@@ -5,9 +5,10 @@ from functools import partial
 
 import numpy as np
 
+from asap.base.episodes import EpisodeId, Played
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.policy.host import Player
-from asap.workers.work import EpisodeId, Failed, Finished, Played, Work
+from asap.workers.work import Failed, Finished, Work
 
 
 def nobody_watches(*place: int) -> None: ...

@@ -7,40 +7,8 @@ makes no difference. That is why any number of workers gives the same bits.
 import hashlib
 from typing import Any, NamedTuple
 
-import numpy as np
-from jaxtyping import Float, Int
-
-# What an episode is played for; numbers count anew in each stream.
-TRAINING, SEARCH, EVALUATION, CHECK = range(4)
-_RESET, _CHOICES = range(2)
-
-
-class EpisodeId(NamedTuple):
-    """The root of all that is random in an episode."""
-
-    seed: int  # Of the run.
-    stream: int
-    number: int  # From 0 within its stream.
-
-    @property
-    def reset_seed(self) -> int:
-        """What the environment's `reset` is given."""
-        return int(self._words(_RESET).generate_state(1, np.uint32)[0] >> 1)
-
-    def choices(self) -> np.random.Generator:
-        """What the policy's draws are made with."""
-        return np.random.Generator(np.random.Philox(self._words(_CHOICES)))
-
-    def _words(self, purpose: int) -> np.random.SeedSequence:
-        # Two words for the seed, always: NumPy would take the ids for its upper half otherwise.
-        return np.random.SeedSequence([self.seed >> 32, self.seed & 0xFFFFFFFF, self.stream, self.number, purpose])
-
-
-class Plan(NamedTuple):
-    """A policy for a player: what is fixed about it, as JSON has it, and its numbers."""
-
-    static: dict[str, Any]
-    arrays: dict[str, np.ndarray]
+from asap.base.episodes import EpisodeId, Played
+from asap.policy.host import Plan
 
 
 class Work(NamedTuple):
@@ -50,27 +18,6 @@ class Work(NamedTuple):
     plan: Plan
     episodes: tuple[EpisodeId, ...]
     deterministic: bool = False
-
-
-class Played(NamedTuple):
-    """One complete episode."""
-
-    episode: EpisodeId
-    observations: Float[np.ndarray, "T+1 O"]  # The last one is where the episode ended.
-    skills: Int[np.ndarray, "T"]
-    actions: Int[np.ndarray, "T"] | Float[np.ndarray, "T A"]  # As drawn: bounds are for the environment to see.
-    rewards: Float[np.ndarray, "T"]
-    terminated: bool
-    success: bool | None  # Where the environment tells, by "is_success" or "success" in its infos.
-    notes: tuple[str, ...] = ()  # Remarks of the border, for the user to see once.
-
-    @property
-    def length(self) -> int:
-        return len(self.rewards)
-
-    @property
-    def total(self) -> float:
-        return float(self.rewards.sum(dtype=np.float64))
 
 
 class Failed(NamedTuple):

@@ -8,13 +8,13 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
+from asap.base.episodes import EpisodeId
 from asap.envs.gymnasium.actions import Action, control, recorded, sample
 from asap.envs.gymnasium.errors import EnvError, raised, show
 from asap.envs.gymnasium.isolation import Sink, Surroundings, close, silently
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import LARGEST, flag, number, reading, success, wrong_answer
 from asap.envs.gymnasium.spaces import bounds, check_spaces
-from asap.workers.work import EpisodeId
 
 __all__ = ["DEFAULT_LIMIT", "CheckedEnv", "EnvError", "time_limit"]
 

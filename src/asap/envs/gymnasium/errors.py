@@ -14,7 +14,7 @@ class EnvError(Exception):
         self.what, self.value, self.traceback = _one_line(what), _one_line(value), traceback
         self.field, self.step, self.actions = field, 0, []
 
-    def at(self, field: str, step: int, actions: list[Any]) -> "Trouble":
+    def at(self, field: str, step: int, actions: list[Any]) -> "EnvError":
         self.field, self.step = self.field or field, step
         self.actions = [action if isinstance(action, int) else action.tolist() for action in actions]
         return self

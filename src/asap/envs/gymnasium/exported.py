@@ -13,9 +13,9 @@ from gymnasium.error import ResetNeeded
 from jaxtyping import Array, Float, Int
 
 from asap.base.keys import Key, fold
+from asap.base.spec import Spec
 from asap.base.types import State
 from asap.envs.catalog import CompiledTask, find
-from asap.envs.core import Spec
 from asap.envs.render import view_of
 
 RENDER_FPS = 15

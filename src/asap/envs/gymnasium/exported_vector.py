@@ -16,9 +16,10 @@ from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Float, Int
 
 from asap.base.keys import Key, fold
+from asap.base.spec import Spec
 from asap.base.types import State, Task, Timestep
 from asap.envs.catalog import find
-from asap.envs.core import Env, Episode, Spec, TaskSet, advance, begin
+from asap.envs.core import Env, Episode, TaskSet, advance, begin
 from asap.envs.gymnasium.exported import (
     TaskEnv,
     bad_action,

@@ -7,7 +7,7 @@ from typing import Any
 from gymnasium import Space, spaces
 
 from asap.base.errors import UserError
-from asap.envs.core import Spec
+from asap.base.spec import Spec
 from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.isolation import Sink, Surroundings, close, silently

@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.keys import Key, many_uniforms
+from asap.base.spec import Spec
 from asap.base.types import Timestep
-from asap.envs.core import Env, Spec
+from asap.envs.core import Env
 from asap.envs.soccer import opponents, striker
 from asap.envs.soccer import vectors as c
 from asap.envs.soccer.physics import Ball, Body, Noise, PlayerNoise, Polar, World, rested, step

@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from asap.base.arrays import pick
+from asap.base.arrays import compiled, pick
 from asap.base.keys import Key, fold, root, uniforms
 from asap.envs.catalog import CompiledTask
 from asap.envs.controllers import Probabilities
 from asap.envs.soccer.half_field import GOAL, IN_GAME, STATUS_NAMES, Match, Striker, StrikerTask
 from asap.envs.soccer.vectors import Vector
-from asap.learn.train import compiled
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 
 _GAME = 12  # Stream of the seed's key; smaller ones are taken.

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base.numbers import number, sum_of
+from asap.base.spec import Spec
 from asap.envs.catalog import CompiledTask
-from asap.envs.core import Spec
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS, Regions, one_per_skill, regions_at, require_one_seed, states_in_bounds
