@@ -25,7 +25,7 @@ from asap.base.keys import Key, fold, root, uniforms
 from asap.base.stats import wilson_interval
 from asap.compose import settings_of
 from asap.envs import catalog
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.half_field import Match, Striker, StrikerTask, in_metres
 from asap.envs.soccer.physics import World
@@ -99,7 +99,7 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def player(tasks: TaskSet) -> Callable[[Key, jax.Array, float], Played]:
+def player(tasks: CompiledTasks) -> Callable[[Key, jax.Array, float], Played]:
     """Plays the episodes of some ids by a striker that shoots within a distance; one program for all distances."""
     return compiled(lambda key, ids, distance: play_logged(tasks, shoot_within(distance), key, ids))
 
@@ -167,7 +167,7 @@ class Restarted(Striker):
 def our_games(task: str, seed: int) -> Iterator[Game]:
     """The same striker from the same starts with perfect sight, as in the recordings."""
     named = catalog.find(task)
-    tasks = TaskSet.of(Restarted(named.env, task), {task: named.task._replace(perception=np.float32(0.0))})
+    tasks = CompiledTasks.of(Restarted(named.env, task), {task: named.task._replace(perception=np.float32(0.0))})
     played = jax.tree.map(np.asarray, player(tasks)(root(seed), jnp.arange(AT_ONCE), jnp.float32(SHOOTS_WITHIN)))
     for lane, length in enumerate(played.lengths):
         numbers = played.observation[:, :length, lane]

@@ -87,7 +87,7 @@ def short_rooms() -> Any:
     """Two tasks, far and near, whose episodes last at most 9 steps and end in both ways; 3 of 4 are near ones."""
     import dataclasses
 
-    from asap.envs.core import TaskSet
+    from asap.envs.core import CompiledTasks
     from asap.envs.rooms import TWO_ROOMS, Rooms, read_map
 
     class ShortRooms(Rooms):
@@ -96,4 +96,4 @@ def short_rooms() -> Any:
     two_rooms = read_map(TWO_ROOMS)
     near = two_rooms._replace(start_low=np.float32([0.74, 0.05]), start_high=np.float32([0.79, 0.18]))
     flipped = two_rooms._replace(goal=np.float32([0.9, 0.9]), door_low=np.float32([0.0]), door_high=np.float32([0.3]))
-    return TaskSet.of(ShortRooms(), {"far": flipped, "near": near}, (1.0, 3.0))
+    return CompiledTasks.of(ShortRooms(), {"far": flipped, "near": near}, (1.0, 3.0))

@@ -7,7 +7,7 @@ import pytest
 
 from asap.base.keys import Key, fold, root
 from asap.envs.catalog import task_set
-from asap.envs.core import Episode, TaskSet, advance, begin
+from asap.envs.core import CompiledTasks, Episode, advance, begin
 from asap.envs.rooms import Position, Rooms, RoomsTask
 from asap.learn.rollout import cast, lane_keys, play_window, start_lanes
 
@@ -25,7 +25,7 @@ def step(compiled):
     """`advance` without noise; the keys of what comes next can be chosen."""
     run = compiled(advance)
 
-    def of(tasks: TaskSet, episode: Episode, action: int, keys: tuple[Key, Key] = (root(1), root(2))):
+    def of(tasks: CompiledTasks, episode: Episode, action: int, keys: tuple[Key, Key] = (root(1), root(2))):
         return run(tasks, STILL, *keys, episode, jnp.int32(action))
 
     return of
@@ -113,7 +113,7 @@ def line(count: int) -> dict[str, RoomsTask]:
 
 @pytest.mark.parametrize("weights", [None, (1.0, 2.0, 5.0), (0.0, 1.0, 1.0), (3.0, 0.0, 1.0), (1.0, 1.0, 0.0)])
 def test_tasks_are_drawn_by_weight(compiled, weights):
-    tasks = TaskSet.of(Rooms(), line(3), weights)
+    tasks = CompiledTasks.of(Rooms(), line(3), weights)
     grid = (jnp.arange(8000) + 0.5) / 8000
     drawn = np.asarray(compiled(jax.vmap(lambda u: tasks.draw(u)))(grid))
     expected = np.ones(3) / 3 if weights is None else np.asarray(weights) / sum(weights)
@@ -123,7 +123,7 @@ def test_tasks_are_drawn_by_weight(compiled, weights):
 
 
 def test_one_task_of_a_set_alone():
-    tasks = TaskSet.of(Rooms(), line(3), (1.0, 2.0, 5.0))
+    tasks = CompiledTasks.of(Rooms(), line(3), (1.0, 2.0, 5.0))
     alone = tasks.only("task 1")
     assert (alone.size, alone.names) == (1, ("task 1",))
     np.testing.assert_allclose(alone[0].goal, tasks[1].goal)

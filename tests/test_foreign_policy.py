@@ -42,7 +42,7 @@ class Task:
     misspecified: tuple = ()
     approximate: tuple = ()
     settings: tuple = ()
-    descriptor_size: int = 0
+    descriptor: tuple = ()
 
     @property
     def inputs(self) -> tuple[str, ...]:

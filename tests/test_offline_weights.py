@@ -12,7 +12,7 @@ from asap.base.keys import fold, root
 from asap.data.dataset import Dataset
 from asap.data.layout import Layout, Meta
 from asap.data.writing import DatasetWriter
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.experience.collect import as_columns
 from asap.experience.minibatches import Batches
 from asap.experience.off_policy import estimate
@@ -76,7 +76,7 @@ def test_merits_favour_high_returns_in_any_unit():
 @pytest.fixture(scope="module")
 def logged(short_rooms, tmp_path_factory):
     """Uniformly random play of at most nine steps near the goal."""
-    tasks = TaskSet.of(short_rooms.env, {"near": jax.tree.map(lambda leaf: leaf[1], short_rooms.tasks)})
+    tasks = CompiledTasks.of(short_rooms.env, {"near": jax.tree.map(lambda leaf: leaf[1], short_rooms.tasks)})
     layout = Layout("near", 4, 4, np.asarray(tasks.env.descriptor(tasks[0])))
     path = tmp_path_factory.mktemp("offline") / "data.npz"
     play = jax.jit(

@@ -9,7 +9,7 @@ from asap.base.errors import UserError
 from asap.base.keys import fold, root
 from asap.envs import catalog
 from asap.envs.controllers import find_controller
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.envs.soccer import half_field, physics, striker
 from asap.envs.soccer.controllers import shoot_within
 from asap.envs.soccer.half_field import (
@@ -187,7 +187,7 @@ def goals(compiled):
 
     @compiled
     def play(distance, task):
-        tasks = TaskSet.of(named.env, {"striker-r1": task})
+        tasks = CompiledTasks.of(named.env, {"striker-r1": task})
         return play_logged(tasks, shoot_within(distance), root(0), jnp.arange(400)).success.mean()
 
     return lambda distance, **changes: float(play(jnp.float32(distance), named.task._replace(**changes)))

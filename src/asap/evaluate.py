@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from asap.base.keys import Key, fold
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.learn.rollout import Moment, lane_keys, make_step, start_lanes, start_moment
 from asap.policy.policy import ASAPPolicy
 
@@ -43,13 +43,13 @@ class Going(NamedTuple):
     playing: Bool[Array, "N"]
 
 
-def evaluate(policy: ASAPPolicy, tasks: TaskSet, key: Key, num_episodes: int) -> Evaluation:
+def evaluate(policy: ASAPPolicy, tasks: CompiledTasks, key: Key, num_episodes: int) -> Evaluation:
     """Each lane plays one episode to its end."""
     alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (policy, key))
     return jax.tree.map(lambda leaf: leaf[0], evaluate_seeds(alone[0], tasks, alone[1], num_episodes))
 
 
-def evaluate_seeds(policies: ASAPPolicy, tasks: TaskSet, keys: Key, num_episodes: int) -> Evaluation:
+def evaluate_seeds(policies: ASAPPolicy, tasks: CompiledTasks, keys: Key, num_episodes: int) -> Evaluation:
     """The same for stacked policies, in one loop: a loop per policy under `vmap` would select its whole carry each step."""
 
     def start(policy: ASAPPolicy, key: Key) -> Going:
@@ -68,7 +68,7 @@ def evaluate_seeds(policies: ASAPPolicy, tasks: TaskSet, keys: Key, num_episodes
     return jax.lax.while_loop(lambda carry: carry[1].playing.any(), body, carry)[1].evaluation
 
 
-def go_on(policy: ASAPPolicy, tasks: TaskSet, step: Int[Array, ""], going: Going) -> Going:
+def go_on(policy: ASAPPolicy, tasks: CompiledTasks, step: Int[Array, ""], going: Going) -> Going:
     """One step of every lane; only those that still play are counted."""
     before, so_far = going.moment, going.evaluation
     used = (jnp.arange(policy.num_skills)[:, None] == before.skill) & going.playing

@@ -20,7 +20,7 @@ def _known(values: np.ndarray) -> list[float] | None:
 
 def _threshold(task: Task) -> float | None:
     """The return from which on a policy is good: near-optimal, or what the makers of the environment say."""
-    return task.reward_threshold if isinstance(task, HostedTask) else task.reference.near_optimal
+    return task.threshold
 
 
 def _references(tasks: tuple[Task, ...], weights: np.ndarray) -> dict[str, float | None] | None:

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from asap.base.keys import Key, fold
 from asap.base.types import EpisodeTotals
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.evaluate import evaluate
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
@@ -26,7 +26,7 @@ def sign_patterns(num_planes: int) -> Float[Array, "S K"]:
 
 
 def search_symmetries(
-    policy: ASAPPolicy, tasks: TaskSet, key: Key, num_episodes: int
+    policy: ASAPPolicy, tasks: CompiledTasks, key: Key, num_episodes: int
 ) -> tuple[ASAPPolicy, Int[Array, "K"], EpisodeTotals]:
     """The sign pattern with the best mean return over a few episodes of each task, and what the trials cost."""
     patterns = sign_patterns(policy.partition.num_planes)

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from jaxtyping import Float
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -16,26 +19,119 @@ class Spec:
     horizon: int
     discount: float
     continuous: bool = False  # Actions are vectors, and action_names their dimensions.
+    action_low: tuple[float, ...] = ()  # Of continuous actions, in the environment's units; infinite without a bound.
+    action_high: tuple[float, ...] = ()
+    numbered: bool = False  # Observations are states by their number: one of them is 1, all others 0.
+    place: str = ""  # What a map of the states is drawn on; empty where nobody has drawn one.
 
     @property
     def num_actions(self) -> int:
         return len(self.action_names)
 
 
+@dataclass(frozen=True)
+class Reference:
+    """Mean undiscounted returns that results are read against; `asap tasks NAME --measure` makes them anew."""
+
+    misspecified: float  # The start: misspecified partition, uniform skills.
+    approx_optimal: float  # The approximately optimal partition, held fixed, with learned skills; in soccer, dist:12.
+    dp_optimal: float | None  # Dynamic programming over states and actions, where that is possible.
+
+    @property
+    def best(self) -> float:
+        """The highest of them."""
+        return self.approx_optimal if self.dp_optimal is None else self.dp_optimal
+
+    @property
+    def near_optimal(self) -> float:
+        """95 % of the way from the misspecified start to the approximately optimal partition."""
+        return self.misspecified + 0.95 * (self.approx_optimal - self.misspecified)
+
+
 @runtime_checkable
-class Learnable(Protocol):
-    """What a policy for a task is built from, whoever plays the task: we, or workers on the host."""
+class Task(Protocol):
+    """One task: what its policy is built from and its results are read against, whoever plays it."""
 
     name: str
-    basis: str  # As in PolicyConfig, and so on.
-    inputs: tuple[str, ...]
-    frequencies: tuple[tuple[float, ...], ...]
-    misspecified: tuple[float, ...]  # beta of the first hyperplane; empty where there is no such thing.
-    approximate: tuple[float, ...]
-    settings: tuple[str, ...]
 
     @property
     def spec(self) -> Spec: ...
 
     @property
-    def descriptor_size(self) -> int: ...
+    def descriptor(self) -> tuple[float, ...]:
+        """m: the numbers that tell this task from others of its family."""
+        ...
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether observations are scaled by what was seen."""
+        ...
+
+    @property
+    def threshold(self) -> float | None:
+        """The mean return from which on the task counts as solved."""
+        ...
+
+    @property
+    def reference(self) -> Reference | None: ...
+
+    # Features and start of a policy, as in PolicyConfig.
+    @property
+    def basis(self) -> str: ...
+
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+
+    @property
+    def frequencies(self) -> tuple[tuple[float, ...], ...]: ...
+
+    @property
+    def misspecified(self) -> tuple[float, ...]:
+        """beta of the first hyperplane; empty where there is no such thing."""
+        ...
+
+    @property
+    def approximate(self) -> tuple[float, ...]: ...
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Where its defaults differ from the general ones."""
+        ...
+
+    @property
+    def play_settings(self) -> tuple[str, ...]:
+        """The same, where it is learned by playing and not from logged data."""
+        ...
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """mu(m): tasks of one family with their weights. One task is the set with one member."""
+
+    tasks: tuple[Task, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.tasks)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(task.name for task in self.tasks)
+
+    @property
+    def spec(self) -> Spec:
+        return self.tasks[0].spec
+
+    @property
+    def shares(self) -> Float[np.ndarray, "M"]:
+        """The weights, with sum 1."""
+        return np.asarray(self.weights, float) / np.sum(self.weights)
+
+    @property
+    def descriptors(self) -> Float[np.ndarray, "M Z"]:
+        return np.asarray([task.descriptor for task in self.tasks], np.float32).reshape(self.size, -1)
+
+    @property
+    def is_scaled(self) -> bool:
+        return self.tasks[0].is_scaled

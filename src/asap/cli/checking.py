@@ -70,7 +70,7 @@ def checked(source: EnvSource, rules: EnvLimits, episodes: int, seed: int) -> di
         "continuous": spec.continuous,
         "action_space": str(task.action_space),
         "horizon": spec.horizon,
-        "reward_threshold": task.reward_threshold,
+        "reward_threshold": task.threshold,
         "episodes": episodes,
         "steps": sum(played.lengths),
         "steps_per_second": played.steps_per_second,

@@ -14,14 +14,12 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from asap.base.spec import Task
 from asap.data.npz import Column, bad_file
-
-if TYPE_CHECKING:
-    from asap.envs.catalog import CompiledTask
 
 FORMAT = 1
 STEP_COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "episode")
@@ -38,11 +36,9 @@ class Layout(NamedTuple):
     descriptor: np.ndarray  # (Z,): of the task itself, for data that have none.
 
 
-def layout_of(task: "CompiledTask") -> Layout:
-    spec = task.env.spec
-    return Layout(
-        task.name, len(spec.observation_names), spec.num_actions, np.asarray(task.env.descriptor(task.task), np.float32)
-    )
+def layout_of(task: Task) -> Layout:
+    spec = task.spec
+    return Layout(task.name, len(spec.observation_names), spec.num_actions, np.asarray(task.descriptor, np.float32))
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,17 @@
 """The tasks that have a name, each with its oracle: how a policy starts misspecified, and what good looks like."""
 
 import difflib
+import functools
 from dataclasses import dataclass
 
-import jax
+import numpy as np
 
 from asap.base.errors import UserError
-from asap.base.spec import Spec
+from asap.base.spec import Reference, Spec
 from asap.base.types import Task
-from asap.envs.core import Env, TaskSet
+from asap.envs.core import CompiledTasks, Env
 from asap.envs.rooms import FLIPPED_TWO_ROOMS, THREE_ROOMS, TWO_ROOMS, Rooms, read_map
 from asap.envs.soccer.half_field import Striker, standard_task
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Mean undiscounted returns that results are read against; `asap tasks NAME --measure` makes them anew."""
-
-    misspecified: float  # The start: misspecified partition, uniform skills.
-    approx_optimal: float  # The approximately optimal partition, held fixed, with learned skills; in soccer, dist:12.
-    dp_optimal: float | None  # Dynamic programming over states and actions, where that is possible.
-
-    @property
-    def best(self) -> float:
-        """The highest of them."""
-        return self.approx_optimal if self.dp_optimal is None else self.dp_optimal
-
-    @property
-    def near_optimal(self) -> float:
-        """95 % of the way from the misspecified start to the approximately optimal partition."""
-        return self.misspecified + 0.95 * (self.approx_optimal - self.misspecified)
 
 
 @dataclass(frozen=True)
@@ -54,9 +36,18 @@ class CompiledTask:
     def spec(self) -> Spec:
         return self.env.spec
 
+    @functools.cached_property
+    def descriptor(self) -> tuple[float, ...]:
+        return tuple(np.asarray(self.env.descriptor(self.task), np.float32).tolist())
+
     @property
-    def descriptor_size(self) -> int:
-        return jax.eval_shape(self.env.descriptor, self.task).shape[0]
+    def is_scaled(self) -> bool:
+        """Their bounds are known."""
+        return False
+
+    @property
+    def threshold(self) -> float:
+        return self.reference.near_optimal
 
 
 # A vertical cut at the wall; the scale makes it a step rather than a slope (alpha_beta 20: from 10 % to 90 % in 0.04 m).
@@ -165,19 +156,21 @@ def nearest(name: str) -> str | None:
     return next(iter(difflib.get_close_matches(name, names(), 1, 0.4)), None)
 
 
-def task_set(names_and_weights: tuple[tuple[str, float], ...]) -> TaskSet:
+def task_set(names_and_weights: tuple[tuple[str, float], ...]) -> CompiledTasks:
     """mu over named tasks of one family; tasks whose shapes differ cannot share a policy."""
     chosen = [find(name) for name, _ in names_and_weights]
     first = chosen[0]
     for other in chosen[1:]:
         _require_same_shapes(first, other)
-    return TaskSet.of(first.env, {t.name: t.task for t in chosen}, tuple(weight for _, weight in names_and_weights))
+    return CompiledTasks.of(
+        first.env, {t.name: t.task for t in chosen}, tuple(weight for _, weight in names_and_weights)
+    )
 
 
 def _require_same_shapes(first: CompiledTask, other: CompiledTask) -> None:
     def shapes(task: CompiledTask) -> tuple[tuple[str, ...], tuple[str, ...], int]:
         spec = task.env.spec
-        return spec.observation_names, spec.action_names, task.descriptor_size
+        return spec.observation_names, spec.action_names, len(task.descriptor)
 
     if type(first.env) is not type(other.env) or shapes(first) != shapes(other):
         sizes = [

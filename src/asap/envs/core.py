@@ -50,7 +50,7 @@ class Env(eqx.Module):
         return self.transition(self.noise(key), state, action, task)
 
 
-class TaskSet(eqx.Module):
+class CompiledTasks(eqx.Module):
     """mu(m): several tasks of one family with their weights. One task is the set with one member."""
 
     env: Env
@@ -59,7 +59,7 @@ class TaskSet(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, env: Env, named: dict[str, Task], weights: tuple[float, ...] | None = None) -> "TaskSet":
+    def of(cls, env: Env, named: dict[str, Task], weights: tuple[float, ...] | None = None) -> "CompiledTasks":
         weights = np.ones(len(named)) if weights is None else np.asarray(weights, float)
         stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *named.values())
         return cls(env, stacked, jnp.asarray(weights / weights.sum(), jnp.float32), tuple(named))
@@ -82,10 +82,12 @@ class TaskSet(eqx.Module):
             return jnp.int32(0)
         return (uniform >= jnp.cumsum(self.weights)[:-1]).sum().astype(jnp.int32)
 
-    def only(self, name: str) -> "TaskSet":
+    def only(self, name: str) -> "CompiledTasks":
         """The set that has just this task."""
         index = self.names.index(name)
-        return TaskSet(self.env, jax.tree.map(lambda leaf: leaf[index : index + 1], self.tasks), jnp.ones(1), (name,))
+        return CompiledTasks(
+            self.env, jax.tree.map(lambda leaf: leaf[index : index + 1], self.tasks), jnp.ones(1), (name,)
+        )
 
 
 class Episode(NamedTuple):
@@ -111,13 +113,13 @@ class Outcome(NamedTuple):
     task: Int[Array, ""]
 
 
-def begin(tasks: TaskSet, reset_key: Key, task_key: Key) -> Episode:
+def begin(tasks: CompiledTasks, reset_key: Key, task_key: Key) -> Episode:
     index = tasks.draw(uniforms(task_key)[0])
     return Episode(tasks.env.reset(reset_key, tasks[index]), index, jnp.int32(0), jnp.float32(0))
 
 
 def advance(
-    tasks: TaskSet, noise: Any, reset_key: Key, task_key: Key, episode: Episode, action: Int[Array, ""]
+    tasks: CompiledTasks, noise: Any, reset_key: Key, task_key: Key, episode: Episode, action: Int[Array, ""]
 ) -> tuple[Episode, Outcome]:
     """One step with time limit and auto-reset: an ended episode is replaced by a new one in the same step."""
     task = tasks[episode.task]

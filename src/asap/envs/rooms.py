@@ -115,6 +115,7 @@ class Rooms(Env):
         action_names=("up", "down", "right", "left"),
         horizon=400,
         discount=0.99,
+        place="rooms",
     )
 
     def reset(self, key: Key, task: RoomsTask) -> Position:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.keys import Key, fold
 from asap.base.types import EpisodeTotals, Transition
-from asap.envs.core import Episode, Outcome, TaskSet, advance, begin
+from asap.envs.core import CompiledTasks, Episode, Outcome, advance, begin
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 
 
@@ -42,7 +42,7 @@ class Moment(NamedTuple):
     draws: Draws
 
 
-def cast(tasks: TaskSet, policy: ASAPPolicy, lane_key: Key, step: Int[Array, ""] | int) -> Draws:
+def cast(tasks: CompiledTasks, policy: ASAPPolicy, lane_key: Key, step: Int[Array, ""] | int) -> Draws:
     reset = fold(lane_key, step, 1)
     task = reset if tasks.size == 1 else fold(lane_key, step, 2)  # Not drawn where it decides nothing.
     return Draws(tasks.env.noise(fold(lane_key, step, 0)), reset, task, cast_choice(policy, lane_key, step))
@@ -52,13 +52,13 @@ def cast_choice(policy: ASAPPolicy, lane_key: Key, step: Int[Array, ""] | int) -
     return policy.draws(fold(lane_key, step, 3))
 
 
-def look(tasks: TaskSet, episode: Episode) -> tuple[Float[Array, "O"], Float[Array, "Z"]]:
+def look(tasks: CompiledTasks, episode: Episode) -> tuple[Float[Array, "O"], Float[Array, "Z"]]:
     """Observation and task descriptor of an episode."""
     task = tasks[episode.task]
     return tasks.env.observe(episode.state, task), tasks.env.descriptor(task)
 
 
-def start_lanes(tasks: TaskSet, key: Key, num_lanes: int) -> Lane:
+def start_lanes(tasks: CompiledTasks, key: Key, num_lanes: int) -> Lane:
     """Lanes with fresh episodes."""
 
     def start(lane: Int[Array, ""]) -> Lane:
@@ -67,7 +67,7 @@ def start_lanes(tasks: TaskSet, key: Key, num_lanes: int) -> Lane:
     return jax.vmap(start, out_axes=-1)(jnp.arange(num_lanes))
 
 
-def start_moment(tasks: TaskSet, policy: ASAPPolicy, lane_key: Key, lane: Lane) -> Moment:
+def start_moment(tasks: CompiledTasks, policy: ASAPPolicy, lane_key: Key, lane: Lane) -> Moment:
     """The first choice of a window is made by the policy of that window, with the id of the step before its first."""
     x, m = look(tasks, lane.episode)
     skill, action = policy.choose(cast_choice(policy, lane_key, -1), x, m, lane.previous_skill)
@@ -75,7 +75,7 @@ def start_moment(tasks: TaskSet, policy: ASAPPolicy, lane_key: Key, lane: Lane) 
 
 
 def make_step(
-    tasks: TaskSet, policy: ASAPPolicy, lane_key: Key, step: Int[Array, ""], moment: Moment
+    tasks: CompiledTasks, policy: ASAPPolicy, lane_key: Key, step: Int[Array, ""], moment: Moment
 ) -> tuple[Moment, Outcome]:
     """One step of one lane, up to and including the next choice."""
     draws = moment.draws
@@ -107,7 +107,7 @@ def add(a: Any, b: Any) -> Any:
 
 
 def play_window(
-    policy: ASAPPolicy, tasks: TaskSet, lanes: Lane, key: Key, num_steps: int
+    policy: ASAPPolicy, tasks: CompiledTasks, lanes: Lane, key: Key, num_steps: int
 ) -> tuple[Lane, Transition, EpisodeTotals]:
     """`num_steps` steps of every lane with auto-reset; transitions have axes (..., time, lane)."""
     keys = lane_keys(key, lanes.previous_skill.shape[-1])

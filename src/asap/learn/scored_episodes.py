@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.keys import Key, fold
 from asap.base.types import EpisodeTotals, Transition
-from asap.envs.core import Outcome, TaskSet
+from asap.envs.core import CompiledTasks, Outcome
 from asap.learn.rollout import (
     Moment,
     add,
@@ -57,7 +57,13 @@ class Progress(NamedTuple):
 
 
 def play_scored(
-    policy: ASAPPolicy, tasks: TaskSet, key: Key, num_lanes: int, num_episodes: int, gradient: str, discount: float
+    policy: ASAPPolicy,
+    tasks: CompiledTasks,
+    key: Key,
+    num_lanes: int,
+    num_episodes: int,
+    gradient: str,
+    discount: float,
 ) -> ScoredEpisodes:
     """At least `num_episodes` complete episodes under one policy."""
     num_lanes = min(num_lanes, num_episodes)
@@ -115,7 +121,7 @@ def collect_finished(episodes: ScoredEpisodes, running: Running) -> tuple[Scored
     )
 
 
-def add_score(policy: ASAPPolicy, tasks: TaskSet, running: Running, gradient: str) -> Running:
+def add_score(policy: ASAPPolicy, tasks: CompiledTasks, running: Running, gradient: str) -> Running:
     """Add the score of the step about to be made. Constant skills count visits; their mean is subtracted at the end."""
     moment = running.moment
     x, m = jax.vmap(lambda lane: look(tasks, lane.episode), in_axes=-1, out_axes=-1)(moment.lane)

@@ -18,7 +18,7 @@ from asap.base.keys import Key, fold, host_generator, root
 from asap.base.types import EpisodeTotals
 from asap.config.schema import Config, LearnConfig
 from asap.envs.catalog import CompiledTask
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.evaluate import Evaluation, evaluate_seeds, join_evaluations
 from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
 from asap.learn.averaging import averaged
@@ -92,7 +92,7 @@ class Metrics(NamedTuple):
     from_data: FromData | None
 
 
-def init(config: Config, named: tuple[CompiledTask, ...], tasks: TaskSet, seed: int) -> tuple[ASAPPolicy, Critic]:
+def init(config: Config, named: tuple[CompiledTask, ...], tasks: CompiledTasks, seed: int) -> tuple[ASAPPolicy, Critic]:
     """The learned parts of one seed before its first update, drawn on the host: compiling that would take longer."""
     policy = build_policy(config.policy, named, host_generator(seed, _POLICY))
     spec, learn = tasks.env.spec, config.learn
@@ -102,7 +102,7 @@ def init(config: Config, named: tuple[CompiledTask, ...], tasks: TaskSet, seed: 
     )
 
 
-def begin_training(config: Config, tasks: TaskSet, key: Key, policy: ASAPPolicy, critic: Critic) -> TrainState:
+def begin_training(config: Config, tasks: CompiledTasks, key: Key, policy: ASAPPolicy, critic: Critic) -> TrainState:
     """One seed at its first update. The search for symmetries, where asked for, is paid from the budget."""
     totals = no_episodes(tasks.size)
     if config.run.search_episodes:
@@ -129,7 +129,7 @@ def is_active(config: Config, state: TrainState) -> Bool[Array, "*seeds"]:
     return has_budget & ~has_converged(state.monitor, config.learn.convergence_tolerance) & ~state.spoiled
 
 
-def update(config: Config, tasks: TaskSet, key: Key, state: TrainState) -> tuple[TrainState, Metrics]:
+def update(config: Config, tasks: CompiledTasks, key: Key, state: TrainState) -> tuple[TrainState, Metrics]:
     """Play, judge, improve. A seed that is no longer active stays as it is."""
     improve = improve_by_episodes if config.learn.learner == "reinforce" else improve_by_windows
     return take_over(config, state, improve(config, tasks, fold(key, _PLAY, state.iteration), state))
@@ -172,7 +172,7 @@ def all_finite(tree) -> Bool[Array, ""]:
     return functools.reduce(jnp.logical_and, [jnp.isfinite(leaf).all() for leaf in leaves], jnp.bool_(True))
 
 
-def improve_by_windows(config: Config, tasks: TaskSet, key: Key, state: TrainState) -> Improved:
+def improve_by_windows(config: Config, tasks: CompiledTasks, key: Key, state: TrainState) -> Improved:
     """The actor-critic family: a window of every lane, advantages from the critic, then the update rule."""
     learn = config.learn
     discount = tasks.env.spec.discount if learn.discount is None else learn.discount
@@ -206,7 +206,7 @@ def standardize(advantages: Float[Array, "*N"], counted: Bool[Array, "*N"] | Non
     return (advantages - advantages.mean(where=counted)) / (advantages.std(where=counted) + 1e-6)
 
 
-def improve_by_episodes(config: Config, tasks: TaskSet, key: Key, state: TrainState) -> Improved:
+def improve_by_episodes(config: Config, tasks: CompiledTasks, key: Key, state: TrainState) -> Improved:
     """REINFORCE (Algorithm 1): complete episodes, whole return times whole score."""
     learn = config.learn
     discount = tasks.env.spec.discount if learn.discount is None else learn.discount
@@ -237,7 +237,7 @@ class Trainer:
         self,
         config: Config,
         named: tuple[CompiledTask, ...],
-        tasks: TaskSet,
+        tasks: CompiledTasks,
         update: Callable[..., tuple[TrainState, Metrics]] = update,
         feed: Callable[[Int[np.ndarray, "seeds"]], tuple] = lambda _: (),
     ):

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from asap.base.keys import Key
 from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.experience.minibatches import Minibatch
 from asap.experience.weights import clipped_weights, effective_sample_size, log_ratios_so_far
 from asap.learn.advantage import Critic, fit, lambda_advantages
@@ -28,7 +28,7 @@ from asap.policy.score import MARGINAL, score, weighted_score
 
 
 def update_from_data(
-    config: Config, tasks: TaskSet, key: Key, state: TrainState, minibatch: Minibatch
+    config: Config, tasks: CompiledTasks, key: Key, state: TrainState, minibatch: Minibatch
 ) -> tuple[TrainState, Metrics]:
     """One step uphill on the objective that the config names. Nothing is played, and nothing is left to chance."""
     learn, window = config.learn, as_window(minibatch)
@@ -55,7 +55,7 @@ def update_from_data(
 
 def by_importance(
     config: Config,
-    tasks: TaskSet,
+    tasks: CompiledTasks,
     critic: Critic,
     window: Transition,
     minibatch: Minibatch,

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from asap.base.arrays import element, pick
 from asap.base.keys import Key, fold, uniforms
 from asap.envs.controllers import Probabilities
-from asap.envs.core import Episode, TaskSet, advance, begin
+from asap.envs.core import CompiledTasks, Episode, advance, begin
 
 _RESET, _NOISE, _ACTION = range(3)
 
@@ -42,7 +42,7 @@ class _Going(NamedTuple):
     step: Int[Array, ""]
 
 
-def play_logged(tasks: TaskSet, probabilities: Probabilities, key: Key, ids: Int[Array, "L"]) -> LoggedEpisodes:
+def play_logged(tasks: CompiledTasks, probabilities: Probabilities, key: Key, ids: Int[Array, "L"]) -> LoggedEpisodes:
     """The episodes of these ids, from start to end."""
     keys = jax.vmap(lambda number: fold(key, number))(ids)
     horizon, count, size = tasks.env.spec.horizon, ids.shape[0], len(tasks.env.spec.observation_names)

@@ -11,7 +11,7 @@ from asap.data.dataset import Dataset, task_of
 from asap.data.layout import layout_of
 from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.experience.minibatches import Batches
 from asap.experience.weights import effective_sample_size, merits
 from asap.learn.train import Trainer
@@ -99,7 +99,7 @@ def refuse_contradictions(config: Config, tasks: tuple[str, ...]) -> None:
         )
 
 
-def trainer_from_data(config: Config, named: tuple[CompiledTask, ...], tasks: TaskSet) -> Trainer:
+def trainer_from_data(config: Config, named: tuple[CompiledTask, ...], tasks: CompiledTasks) -> Trainer:
     """A trainer whose updates read minibatches of the dataset."""
     dataset = open_data(config)
     weights = merits(dataset.episodes.total, config.offline.sharpness)

@@ -14,7 +14,7 @@ from asap.base.stats import bootstrap_interval, iqm
 from asap.config.schema import Config, complete
 from asap.config.settings import override
 from asap.envs import catalog
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.task_sequence import Learner, School, Sequence, judge, play_sequence
@@ -75,10 +75,10 @@ def run(laboratory: Laboratory) -> Finding:
     return Finding(claims(measures), {"lifelong": Picture(picture(measures), caption)})
 
 
-def room(door: float, goal: float) -> TaskSet:
+def room(door: float, goal: float) -> CompiledTasks:
     named = catalog.find("two-rooms")
     edges = {"door_low": np.float32([door]), "door_high": np.float32([door + DOOR_HEIGHT])}
-    return TaskSet.of(named.env, {"room": named.task._replace(**edges, goal=np.float32([0.9, goal]))})
+    return CompiledTasks.of(named.env, {"room": named.task._replace(**edges, goal=np.float32([0.9, goal]))})
 
 
 def measure(school: School, sequences: list[Sequence]) -> Measures:

@@ -6,9 +6,9 @@ from jaxtyping import Array, Float
 
 from asap.base.arrays import compiled
 from asap.base.keys import Key, fold, host_generator, root
+from asap.base.spec import Reference
 from asap.base.stats import bootstrap_interval, iqm
-from asap.envs.catalog import Reference
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.evaluate import Evaluation, evaluate, join_evaluations
 from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.laboratory import Laboratory, Record
@@ -44,7 +44,7 @@ class Judge:
 
     def __init__(self, record: Record, seeds: range):
         task = record.tasks[0]
-        self.tasks = TaskSet.of(task.env, {task.name: task.task})
+        self.tasks = CompiledTasks.of(task.env, {task.name: task.task})
         self.keys = stack([root(seed) for seed in seeds])
         self._play = compiled(jax.vmap(self._play_one, in_axes=(0, 0, None)))
 

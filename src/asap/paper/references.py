@@ -11,11 +11,12 @@ import numpy as np
 from asap.base import stats
 from asap.base.arrays import compiled
 from asap.base.keys import host_generator, root
+from asap.base.spec import Reference
 from asap.compose import settings_of
 from asap.config.schema import Config, LearnConfig, PolicyConfig, RunConfig, complete
 from asap.config.settings import to_toml
 from asap.envs import catalog
-from asap.envs.catalog import CompiledTask, Reference
+from asap.envs.catalog import CompiledTask
 from asap.envs.controllers import find_controller
 from asap.envs.optimum import optimal_return
 from asap.envs.rooms import Rooms

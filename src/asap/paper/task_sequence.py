@@ -12,7 +12,7 @@ from asap.base.arrays import compiled
 from asap.base.keys import Key, fold, host_generator, root
 from asap.config.schema import Config
 from asap.envs.catalog import CompiledTask
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.evaluate import Evaluation, evaluate
 from asap.learn.advantage import Critic
 from asap.learn.train import TrainState, begin_training, init, update
@@ -29,7 +29,7 @@ class LearnedTask(NamedTuple):
     """One learner before one task. Stacked, every leaf has a leading axis."""
 
     key: Key
-    tasks: TaskSet  # Of one task.
+    tasks: CompiledTasks  # Of one task.
     policy: ASAPPolicy
     critic: Critic
     step_size_theta: Float[Array, ""]  # 0 freezes the skills.
@@ -93,7 +93,7 @@ class School:
 
         return jax.lax.scan(step, state, None, length=config.run.chunk)[0]
 
-    def _evaluate_one(self, key: Key, tasks: TaskSet, policy: ASAPPolicy, round_: Int[Array, ""]) -> Evaluation:
+    def _evaluate_one(self, key: Key, tasks: CompiledTasks, policy: ASAPPolicy, round_: Int[Array, ""]) -> Evaluation:
         return evaluate(policy, tasks, fold(key, _EVALUATE, round_), self.config.run.eval_episodes)
 
 
@@ -118,7 +118,12 @@ class Sequence(NamedTuple):
 
 
 def play_sequence(
-    school: School, learner: Learner, named: CompiledTask, tasks: list[TaskSet], seeds: range, looks: tuple[int, ...]
+    school: School,
+    learner: Learner,
+    named: CompiledTask,
+    tasks: list[CompiledTasks],
+    seeds: range,
+    looks: tuple[int, ...],
 ) -> Sequence:
     """All tasks, in each seed's own order; features and fresh starts are those of the named task."""
     order = np.stack([host_generator(seed, _ORDER).permutation(len(tasks)) for seed in seeds])
@@ -141,7 +146,7 @@ def judge(school: School, sequence: Sequence, policies: list[ASAPPolicy]) -> Flo
     return np.mean(each, axis=0).T
 
 
-def _fresh_lesson(config: Config, named: CompiledTask, tasks: TaskSet, seed: int, position: int) -> LearnedTask:
+def _fresh_lesson(config: Config, named: CompiledTask, tasks: CompiledTasks, seed: int, position: int) -> LearnedTask:
     own = (position << 32) + seed  # Two ids in one: the upper and the lower word of the key.
     policy, critic = init(config, (named,), tasks, own)
     return LearnedTask(root(own), tasks, policy, critic, np.float32(config.learn.step_size_theta), np.bool_(False))

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from asap.base.keys import fold, root
 from asap.envs.catalog import CompiledTask
-from asap.envs.core import TaskSet
+from asap.envs.core import CompiledTasks
 from asap.learn.rollout import play_window, start_lanes
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import regions_at
@@ -18,7 +18,7 @@ LANES, STEPS = 256, 400
 
 def visited_components(policy: ASAPPolicy, task: CompiledTask, seed: int) -> list[list[float]]:
     """For each skill, the share of all visits in each connected component of the cells where it is the most probable."""
-    visits = np.asarray(_visits(policy, TaskSet.of(task.env, {task.name: task.task}), root(seed)))
+    visits = np.asarray(_visits(policy, CompiledTasks.of(task.env, {task.name: task.task}), root(seed)))
     centres = (np.arange(CELLS) + 0.5) / CELLS
     goal = np.broadcast_to(np.asarray(task.task.goal), (CELLS * CELLS, 2))
     places = np.stack(np.meshgrid(centres, centres, indexing="ij"), -1).reshape(-1, 2)
@@ -50,7 +50,7 @@ def components(cells: np.ndarray) -> list[np.ndarray]:
 
 
 @jax.jit
-def _visits(policy: ASAPPolicy, tasks: TaskSet, key) -> Int[Array, "X Y"]:
+def _visits(policy: ASAPPolicy, tasks: CompiledTasks, key) -> Int[Array, "X Y"]:
     lanes = start_lanes(tasks, fold(key, 0), LANES)
     _, window, _ = play_window(policy, tasks, lanes, fold(key, 1), STEPS)
     cell: Float[Array, "2 ..."] = jnp.clip(jnp.floor(window.observation[:2] * CELLS), 0, CELLS - 1).astype(jnp.int32)

@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 from asap.base.errors import UserError
-from asap.base.spec import Learnable
+from asap.base.spec import Task
 from asap.config.schema import Config, PolicyConfig
 from asap.policy.features import RBF, Basis, Features, Fourier, Network, Polynomial
 from asap.policy.partition import Partition
@@ -17,10 +17,10 @@ START_SCALE = 0.01  # Skills start near uniform: symmetric ones would get equal 
 START_LOG_STD = -0.5  # Of Gaussian skills, whose range of actions is from -1 to 1.
 
 
-def build_policy(config: PolicyConfig, tasks: tuple[Learnable, ...], generator: np.random.Generator) -> ASAPPolicy:
+def build_policy(config: PolicyConfig, tasks: tuple[Task, ...], generator: np.random.Generator) -> ASAPPolicy:
     """A fresh policy at its misspecified start; the first task decides what is left open."""
     psi, phi = build_psi(config, tasks), build_phi(config, tasks)
-    num_psi, num_phi = psi.size(tasks[0].descriptor_size), phi.size(tasks[0].descriptor_size)
+    num_psi, num_phi = psi.size(len(tasks[0].descriptor)), phi.size(len(tasks[0].descriptor))
     shape = (2**config.hyperplanes, tasks[0].spec.num_actions, num_phi)
     theta = np.float32(START_SCALE) * generator.standard_normal(shape, np.float32)
     beta = _start_planes(config, tasks[0], generator, num_psi)
@@ -39,7 +39,7 @@ def _with_drawn_network(features: Features, generator: np.random.Generator) -> F
     return dataclasses.replace(features, basis=Network.drawn(sizes, generator))
 
 
-def _start_planes(config: PolicyConfig, task: Learnable, generator: np.random.Generator, size: int) -> np.ndarray:
+def _start_planes(config: PolicyConfig, task: Task, generator: np.random.Generator, size: int) -> np.ndarray:
     """The task's named plane first, where psi is the task's own; further planes are random."""
     beta = np.float32(0.5) * generator.standard_normal((config.hyperplanes, size), np.float32)
     own = config.basis in (None, task.basis) and not config.inputs and not config.frequencies
@@ -51,7 +51,7 @@ def _start_planes(config: PolicyConfig, task: Learnable, generator: np.random.Ge
     return beta
 
 
-def build_psi(config: PolicyConfig, tasks: tuple[Learnable, ...]) -> Features:
+def build_psi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
     spec = tasks[0].spec
     inputs = _input_indices(config, tasks[0])
     low, high = (np.asarray([bounds[j] for j in inputs]) for bounds in (spec.observation_low, spec.observation_high))
@@ -61,14 +61,14 @@ def build_psi(config: PolicyConfig, tasks: tuple[Learnable, ...]) -> Features:
     return Features.of(_basis(config, tasks[0], low, high), inputs, task_features)
 
 
-def build_phi(config: PolicyConfig, tasks: tuple[Learnable, ...]) -> Features:
+def build_phi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
     inputs = _input_indices(config, tasks[0])
     if config.skills == "network":
         return Features.of(_network(config, len(inputs)), inputs)
     return Features.of(Polynomial(1 if config.skills == "linear" else 0), inputs)
 
 
-def _basis(config: PolicyConfig, task: Learnable, low: np.ndarray, high: np.ndarray) -> Basis:
+def _basis(config: PolicyConfig, task: Task, low: np.ndarray, high: np.ndarray) -> Basis:
     kind = config.basis or task.basis
     if kind == "linear":
         return Polynomial(1)
@@ -90,7 +90,7 @@ def _network(config: PolicyConfig, num_inputs: int) -> Network:
     return Network.empty((num_inputs, *config.hidden))
 
 
-def _fourier(config: PolicyConfig, task: Learnable, num_inputs: int) -> Fourier:
+def _fourier(config: PolicyConfig, task: Task, num_inputs: int) -> Fourier:
     frequencies = config.frequencies or task.frequencies
     if not frequencies:
         raise UserError(
@@ -104,7 +104,7 @@ def _fourier(config: PolicyConfig, task: Learnable, num_inputs: int) -> Fourier:
     return Fourier(np.float32(frequencies), bias)
 
 
-def _input_indices(config: PolicyConfig, task: Learnable) -> tuple[int, ...]:
+def _input_indices(config: PolicyConfig, task: Task) -> tuple[int, ...]:
     known = task.spec.observation_names
     for name in config.inputs:
         if name not in known:
@@ -117,10 +117,10 @@ def _input_indices(config: PolicyConfig, task: Learnable) -> tuple[int, ...]:
     return tuple(known.index(name) for name in (config.inputs or task.inputs))
 
 
-def require_memory(config: Config, tasks: tuple[Learnable, ...]) -> None:
+def require_memory(config: Config, tasks: tuple[Task, ...]) -> None:
     """Refuse a K whose skills, or whose scores over a batch, do not fit; nothing has been allocated yet."""
     policy, learn = config.policy, config.learn
-    per_skill = tasks[0].spec.num_actions * build_phi(policy, tasks).size(tasks[0].descriptor_size)
+    per_skill = tasks[0].spec.num_actions * build_phi(policy, tasks).size(len(tasks[0].descriptor))
     samples = learn.lanes if learn.learner == "reinforce" else learn.lanes * learn.window
     # Parameters with their gradients and moments (6 copies); joint, posterior and score of each sample (4 arrays).
     numbers = (6 * per_skill + 4 * samples) * config.run.seeds

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from asap.base.keys import Key, fold, root, uniforms
-from asap.envs.core import TaskSet, advance, begin
+from asap.envs.core import CompiledTasks, advance, begin
 from asap.policy.policy import ASAPPolicy
 
 LANES, STEPS = 64, 64
@@ -14,14 +14,16 @@ SATURATED = 1e-6  # Beyond this the gradient of a plane is lost in the noise of 
 NUM_SHOWN = 3
 
 
-def warnings_about(policy: ASAPPolicy, tasks: TaskSet) -> list[str]:
+def warnings_about(policy: ASAPPolicy, tasks: CompiledTasks) -> list[str]:
     """One line for each thing that will hinder learning, judged where random play leads."""
     psi, margins = jax.tree.map(np.asarray, jax.jit(_randomly_visited)(policy, tasks, root(0)))
     names = policy.psi.names(tasks.env.spec.observation_names, tasks.descriptor_size)
     return [*_about_features(psi, names), *_about_planes(margins)]
 
 
-def _randomly_visited(policy: ASAPPolicy, tasks: TaskSet, key: Key) -> tuple[Float[Array, "F N"], Float[Array, "K N"]]:
+def _randomly_visited(
+    policy: ASAPPolicy, tasks: CompiledTasks, key: Key
+) -> tuple[Float[Array, "F N"], Float[Array, "K N"]]:
     """psi, and the margins of the planes, at the states of uniformly random play."""
 
     def lane(key: Key) -> tuple[Float[Array, "T O"], Float[Array, "T Z"]]:

@@ -19,7 +19,7 @@ from asap.base.keys import Key, fold
 from asap.base.spec import Spec
 from asap.base.types import State, Task, Timestep
 from asap.envs.catalog import find
-from asap.envs.core import Env, Episode, TaskSet, advance, begin
+from asap.envs.core import CompiledTasks, Env, Episode, advance, begin
 from asap.envs.gymnasium.exported import (
     TaskEnv,
     bad_action,
@@ -81,7 +81,7 @@ class VectorPrograms(NamedTuple):
 def _compile(name: str, num_envs: int, max_episode_steps: int) -> VectorPrograms:
     named = find(name)
     env = Limited(named.env, dataclasses.replace(named.env.spec, horizon=max_episode_steps))
-    tasks = TaskSet.of(env, {name: named.task})
+    tasks = CompiledTasks.of(env, {name: named.task})
     lanes, view = jnp.arange(num_envs), view_of(named)
 
     def observe(episodes: Episode) -> Float[Array, "N O"]:

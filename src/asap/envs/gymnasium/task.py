@@ -4,6 +4,7 @@ import itertools
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from gymnasium import Space, spaces
 
 from asap.base.errors import UserError
@@ -45,7 +46,7 @@ class HostedTask:
     source: EnvSource
     rules: EnvLimits
     spec: Spec
-    reward_threshold: float | None  # The mean return at which its makers call it solved.
+    threshold: float | None  # The mean return at which its makers call it solved.
     observation_space: Space
     action_space: Space
     basis: str = "linear"
@@ -86,8 +87,12 @@ class HostedTask:
         return self.spec.observation_names
 
     @property
-    def descriptor_size(self) -> int:
-        return 0
+    def descriptor(self) -> tuple[float, ...]:
+        return ()
+
+    @property
+    def reference(self) -> None:
+        """Nobody has measured any."""
 
 
 def describe(source: EnvSource, rules: EnvLimits) -> HostedTask:
@@ -114,10 +119,19 @@ def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
         action_names=_action_names(env),
         horizon=time_limit(env, rules),
         discount=DISCOUNT,
-        continuous=isinstance(env.action_space, spaces.Box),
+        **_spec_of_spaces(env.observation_space, env.action_space),
     )
     threshold = env.spec.reward_threshold if env.spec is not None else None
     return HostedTask(source.name, source, rules, spec, threshold, env.observation_space, env.action_space)
+
+
+def _spec_of_spaces(observations: Space, actions: Space) -> dict[str, Any]:
+    """What a policy must know of the spaces."""
+    numbered = isinstance(observations, spaces.Discrete)
+    if not isinstance(actions, spaces.Box):
+        return {"continuous": False, "numbered": numbered}
+    low, high = (tuple(np.asarray(bound, float).ravel().tolist()) for bound in (actions.low, actions.high))
+    return {"continuous": True, "numbered": numbered, "action_low": low, "action_high": high}
 
 
 def _observation_names(env: Any) -> tuple[str, ...]:
@@ -173,28 +187,30 @@ def _numbered(name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
 
 def record(task: HostedTask) -> dict[str, Any]:
     """All that a policy for the task needs to be used again, as JSON has it; the environment itself stays outside."""
-    spec = asdict(task.spec)
+    spec = {name: value for name, value in asdict(task.spec).items() if name not in _OF_SPACES}
     bounds = {name: [repr(float(bound)) for bound in spec[name]] for name in _BOUNDS}  # JSON has no infinity.
     return {
         "name": task.name,
         "options": task.source.options if task.source.make is None else {},
         "rules": list(task.rules),
         "spec": {**spec, **bounds},
-        "reward_threshold": task.reward_threshold,
+        "reward_threshold": task.threshold,
         "observation_space": space_records.record(task.observation_space),
         "action_space": space_records.record(task.action_space),
     }
 
 
 _BOUNDS = ("observation_low", "observation_high")
+_OF_SPACES = ("continuous", "action_low", "action_high", "numbered")
 
 
 def restore(told: dict[str, Any]) -> HostedTask:
     """The task of a record, checked: its numbers decide shapes."""
     try:
         spec = {**told["spec"], **{name: [float(bound) for bound in told["spec"][name]] for name in _BOUNDS}}
-        spec = Spec(**{name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()})
         spaces_ = [space_records.restore(told[name]) for name in ("observation_space", "action_space")]
+        spec = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()}
+        spec = Spec(**{**spec, **_spec_of_spaces(*spaces_)})
         source, rules = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits(*told["rules"])
         sizes = [num_numbers(space) for space in spaces_]
     except (KeyError, TypeError, ValueError, AssertionError) as error:

@@ -112,6 +112,7 @@ class Striker(Env):
             action_names=("Move", "Dribble", "Shoot"),
             horizon=TRIAL_CYCLES,
             discount=0.99,
+            place="pitch",
         )
 
     def reset(self, key: Key, task: StrikerTask) -> Match:

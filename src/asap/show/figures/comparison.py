@@ -11,8 +11,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, StrMetho
 
 from asap.base.errors import UserError
 from asap.base.numbers import number
+from asap.base.spec import Reference
 from asap.base.stats import SeedCurve, median_with_failures
-from asap.envs.catalog import Reference
 from asap.show.figures.curves import Summary, at_the_start, make_room, near_the_top, summarise, worth_enlarging
 from asap.show.figures.labels import Label, label_right, label_top, on_scale
 from asap.show.figures.palette import GLOW, INK, MUTED, blend, method_colour, method_line_style

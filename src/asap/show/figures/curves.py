@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 from asap.base.numbers import listed, number
+from asap.base.spec import Reference
 from asap.base.stats import SeedCurve, bootstrap_interval, common_grid, iqm, resample
-from asap.envs.catalog import Reference
 from asap.show.figures.labels import Label, label_right
 from asap.show.figures.palette import CURVE, MUTED, skill_colour, skill_line_style
 
