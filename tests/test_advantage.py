@@ -108,7 +108,7 @@ def blank(size: int) -> Critic:
 def critic() -> Critic:
     rooms = find("two-rooms")
     low, high = np.float32(rooms.spec.observation_low), np.float32(rooms.spec.observation_high)
-    return new_critic(low, high, rooms.descriptor_size, host_generator(0), 32, 0.5)
+    return new_critic(low, high, len(rooms.descriptor), host_generator(0), 32, 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +178,18 @@ def test_steps_that_decide_nothing_do_not_count():
         assert (np.asarray(weights)[~np.asarray(decides)] == 0).all()
         assert np.allclose(weights[decides] / len(many), weights_of(config, few, None) / len(few), atol=1e-6)
     assert not np.asarray(weights_of(LearnConfig(), many, jnp.zeros(6, bool))).any()
+
+
+def test_a_large_batch_is_thinned_samples_with_their_targets(fitted):
+    """40,000 samples of V = 3 - 2 f are more than the fit takes: those that are left keep their own targets."""
+    feature = np.random.default_rng(0).uniform(-1, 1, 40_000)
+    features = jnp.asarray(np.stack([np.ones_like(feature), feature]), jnp.float32)
+    found = fitted(blank(2), features, 3 - 2 * feature)
+    np.testing.assert_allclose(found.weights, [3, -2], rtol=1e-4)
+
+
+def test_ramps_lie_within_the_range_of_the_observations():
+    """Bounds far from 0: every feature changes somewhere between them."""
+    far = new_critic(np.float32([10.0]), np.float32([12.0]), 0, host_generator(0), 16, 0.5)
+    found = np.asarray(far.features(jnp.linspace(10, 12, 201)[None], jnp.zeros((0, 201))))[1:]
+    assert (np.ptp(found, axis=1) > 0.1).all()

@@ -16,6 +16,7 @@ from asap.base.episodes import TRAINING, EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.task import describe
 from asap.workers.failures import Recording, failure
 from asap.workers.work import Failed
@@ -264,6 +265,50 @@ def test_the_limit_of_the_environment_holds_too():
     assert describe(EnvSource("foreign_envs:Walk-v0"), EnvLimits(max_steps=4)).spec.horizon == 4
     without_id = source(lambda: gymnasium.wrappers.TimeLimit(envs.Endless(), 2000))
     assert describe(without_id, EnvLimits()).spec.horizon == 2000
+
+
+@pytest.mark.parametrize("ends", [(True, False), (False, True), (True, True), (False, False)], ids=str)
+def test_an_episode_that_was_cut_has_not_terminated(ends):
+    """Whether it was cut by the environment or by a limit of steps: the value of its end counts for the learner."""
+
+    class Ends(envs.Walk):
+        def step(self, action):
+            self.time += 1
+            return self.observe(), 1.0, *(flag and self.time == 3 for flag in ends), {}
+
+    def limited():
+        return gymnasium.wrappers.TimeLimit(Ends(), 4)
+
+    for make in (Ends, limited):
+        border = CheckedEnv(source(make), EnvLimits(max_steps=5))
+        assert len(play(border)) == 1 + (3 if any(ends) else 5 if make is Ends else 4)
+        assert border.terminated is ends[0]
+
+
+def test_a_bad_number_is_found_among_many():
+    """Of more than 64 numbers the largest is looked for by NumPy: nan and infinity still show."""
+    read = reading(spaces.Box(-np.inf, np.inf, (100,), np.float32), pytest.fail)
+    good = np.arange(100, dtype=np.float32)
+    np.testing.assert_array_equal(read(good), good)
+    for bad, told in ((np.nan, "obs[70] is nan"), (-np.inf, "obs[70] is -inf")):
+        spoiled = good.copy()
+        spoiled[70] = bad
+        with pytest.raises(EnvError) as caught:
+            read(spoiled)
+        assert caught.value.what == told
+
+
+def test_each_episode_has_its_own_sum_of_large_rewards():
+    """2e38 once per episode: two of them are more than float32 can hold, but no episode has two."""
+
+    class Rich(envs.Walk):
+        def step(self, action):
+            self.time += 1
+            return self.observe(), 2e38, self.time == 1, False, {}
+
+    border = CheckedEnv(source(Rich), EnvLimits())
+    for _ in range(3):
+        assert [reward for _, reward in play(border)][1:] == [2e38]
 
 
 def test_an_episode_may_end_at_its_first_step():  # 27
@@ -615,7 +660,7 @@ def test_what_the_learner_is_told(name, observations, actions, horizon, threshol
     task = describe(EnvSource(name), EnvLimits())
     spec = task.spec
     assert (spec.observation_names, spec.action_names, spec.horizon) == (observations, actions, horizon)
-    assert task.reward_threshold == threshold
+    assert task.threshold == threshold
     assert spec.continuous == (actions in (("torque",), ("force",)))
 
 

@@ -525,3 +525,11 @@ def test_importing_stays_cheap():
     code = "import sys, asap.runs.directory, asap.runs.signals; print({'jax', 'numpy', 'safetensors'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr
+
+
+@pytest.mark.parametrize("name", ["ckpt", "best"])
+def test_a_file_under_the_name_of_another_step_is_refused(tmp_path, name):
+    path = checkpoints.write(tmp_path, 3, ARRAYS, {}, name=name)
+    path.rename(path.with_name(path.name.replace("000003", "000004")))
+    with pytest.raises(RunError, match="holds step 3"):
+        checkpoints.newest(tmp_path, pytest.fail, name=name)

@@ -7,11 +7,13 @@ import gymnasium
 import numpy as np
 import pytest
 
+import asap.distill.distill as distilling
 from asap.base.episodes import CHECK, EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.cli.distilling import distill_env, find_teacher
+from asap.config.schema import Config
 from asap.distill.distill import Distilled, agreement, distill, share_explained
-from asap.distill.lessons import Classroom
+from asap.distill.lessons import Classroom, Lesson
 
 
 class Balancer:
@@ -190,3 +192,26 @@ def test_the_command(tmp_path, capsys, monkeypatch):
             find_teacher(name)
     with pytest.raises(UserError, match="--out: is a directory"):
         distill_env("teachers_here:make", "CartPole-v1", 1, None, None, 2, 0, [], str(tmp_path), True)
+
+
+def test_the_best_student_is_kept_and_not_the_last(monkeypatch):
+    """Returns of 10, 30, 20 and 5 in the four rounds: the second student it is."""
+    returns = iter([10.0, 30.0, 20.0, 5.0])
+
+    class Room:
+        def taught(self, ids):
+            return [Lesson(np.zeros((2, 4)), np.zeros(2), 99.0)]
+
+        def watched(self, student, ids):
+            return [Lesson(np.zeros((2, 4)), np.zeros(2), next(returns))]
+
+    monkeypatch.setattr(distilling, "_student", lambda *given: f"student {given[-1]}")
+    assert distilling._best_student(Config(), None, Room(), 4) == "student 1"
+
+
+def test_what_is_kept_counts_from_random_play():
+    """The teacher gains 80 over random play, the student 40."""
+    returns = {"teacher_return": 100.0, "student_return": 60.0, "random_return": 20.0}
+    compared = Distilled(None, None, Config(), 1.0, **returns, num_evaluation=1, num_episodes=1, num_steps=1)
+    assert compared.kept == 0.5
+    assert dataclasses.replace(compared, teacher_return=20.0).kept is None

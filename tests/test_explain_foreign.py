@@ -145,6 +145,23 @@ def test_the_rules_say_what_the_rounded_policy_does(planes, basis, monkeypatch):
     assert len(said) == 2
 
 
+def test_rounding_to_many_digits_leaves_the_controls_as_they_are():
+    """Two controls with ranges of other widths and middles: 0 to 10 and -2 to 2. Each keeps its own unit and shift."""
+    space = spaces.Box(np.float32([0, -2]), np.float32([10, 2]))
+    two_controls = dataclasses.replace(task("Pendulum-v1"), action_space=space)
+    generator = np.random.default_rng(5)
+    log_std = generator.normal(-1.0, 0.3, (2, 2))
+    skills = GaussianSkills(jnp.float32(generator.normal(size=(2, 2, 4))), jnp.float32(log_std))
+    policy = policy_of(scaled(Polynomial(1), 3), generator.normal(size=(1, 4)), skills, scaled(Polynomial(1), 3))
+    same = rounded(policy, two_controls, digits=8)
+    x, m = jnp.asarray(observations(3).T), jnp.zeros((0, 200))
+    np.testing.assert_allclose(same.skills.means(same.phi(x, m)), policy.skills.means(policy.phi(x, m)), atol=1e-4)
+    np.testing.assert_allclose(same.skills.log_std, log_std, atol=1e-5)
+    book = rulebook(policy, two_controls, digits=8)
+    theirs = policy.skills.means(policy.phi(x, m)) * np.array([5, 2])[:, None] + np.array([5, 0])[:, None]
+    np.testing.assert_allclose(np.tensordot(book.skills.weights, book.phi(x, m), 1), theirs, atol=1e-3)
+
+
 def test_controls_are_in_the_units_of_the_environment():
     policy, names = pendulum(), task("Pendulum-v1").spec.observation_names
     text = explain_foreign(policy, task("Pendulum-v1")).text

@@ -12,6 +12,7 @@ from asap.base.spec import Spec
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig, PolicyConfig
 from asap.learn.regularize import _by_autodiff, _closed_form, regularity_gradient
+from asap.learn.updates import ascend, optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.features import Network
 from asap.policy.host import Player
@@ -42,7 +43,11 @@ class Task:
     misspecified: tuple = ()
     approximate: tuple = ()
     settings: tuple = ()
+    play_settings: tuple = ()
     descriptor: tuple = ()
+    is_scaled: bool = True
+    threshold: float | None = None
+    reference: None = None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -159,6 +164,22 @@ def test_an_episode_is_a_function_of_its_generator():
     assert episode(1) == episode(1) != episode(2)
 
 
+def test_no_skill_is_carried_into_the_next_episode():
+    """A policy that hardly ever leaves its skill: a player that has played chooses as a fresh one does."""
+    policy = policy_of("linear", "linear", termination=0.01)
+    x = np.float32([0.0, 1.0, 2.0])
+    used, others, last = Player(plan_of(policy, SIZE)), 0, None
+    for seed in range(30):
+        fresh = Player(plan_of(policy, SIZE))
+        for player in (fresh, used):
+            player.begin(np.random.default_rng(seed), False)
+        expected, found = ([player.choose(x) for _ in range(5)] for player in (fresh, used))
+        assert found == expected
+        others += last not in (None, found[0][0])
+        last = found[-1][0]
+    assert others > 3, "some episodes begin with another skill than the last one ended with"
+
+
 @pytest.mark.parametrize("gradient", [SAMPLED, MARGINAL])
 @pytest.mark.parametrize("termination", [None, 0.2])
 def test_autodiff_finds_the_closed_form(gradient, termination):
@@ -239,3 +260,28 @@ def test_new_scales_leave_a_linear_policy_what_it_was(continuous):
     before_log, after_log = (score(p, batch, MARGINAL).log_prob for p in (policy, after))
     np.testing.assert_allclose(before_log, after_log, rtol=1e-3, atol=1e-3)
     assert not np.allclose(policy.partition.beta, after.partition.beta)
+
+
+@pytest.mark.parametrize("still", ["beta", "theta"])
+def test_networks_take_the_step_size_of_what_stands_on_them(still):
+    """psi goes with the planes, phi with the skills: a step size of 0 leaves both as they are, bit for bit."""
+    sizes = {"step_size_beta": 0.1, "step_size_theta": 0.1, f"step_size_{still}": 0.0}
+    policy = policy_of("network", "network")
+    config = LearnConfig(optimizer="sgd", schedule="constant", **sizes)
+    before = parameters_of(policy)
+    slopes = jax.tree.map(jnp.ones_like, before)
+    after = parameters_of(ascend(config, policy, slopes, optimizer_of(config).init(before), jnp.int32(0))[0])
+    for name in ("beta", "psi", "theta", "phi"):
+        size = sizes["step_size_beta" if name in ("beta", "psi") else "step_size_theta"]
+        for old, new in zip(jax.tree.leaves(getattr(before, name)), jax.tree.leaves(getattr(after, name)), strict=True):
+            np.testing.assert_allclose(new - old, size, atol=1e-6)
+            assert size or np.array_equal(new, old)
+
+
+def test_gaussian_skills_are_the_same_everywhere():
+    """One mean each; linear ones follow the observations."""
+    for skills, constant in (("gaussian", True), ("linear", False)):
+        policy = policy_of(skills, "linear", continuous=True)
+        assert policy.phi.constant is constant
+        means = [policy.skills.means(policy.phi(np.float32(x), jnp.zeros(0))) for x in ([0, 0, 0], [1, -2, 3])]
+        assert np.array_equal(*means) is constant

@@ -384,3 +384,11 @@ def test_bad_choices_are_refused_with_their_field(make, field):
 
 def test_asap_offers_the_class():
     assert asap.ASAP is ASAP
+
+
+def test_what_was_learned_from_is_counted_in_the_file(tmp_path):
+    counted = ASAP("two-rooms", settings=QUICK)
+    counted.num_episodes, counted.num_timesteps = 7, 1234
+    counted.save(tmp_path / "counted.asap")
+    loaded = ASAP.load(tmp_path / "counted.asap")
+    assert (loaded.num_episodes, loaded.num_timesteps) == (7, 1234)

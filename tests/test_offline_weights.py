@@ -15,7 +15,7 @@ from asap.data.writing import DatasetWriter
 from asap.envs.core import CompiledTasks
 from asap.experience.collect import as_columns
 from asap.experience.minibatches import Batches
-from asap.experience.off_policy import estimate
+from asap.experience.off_policy import _value, estimate
 from asap.experience.weights import clipped_weights, effective_sample_size, log_ratios_so_far, merits
 from asap.offline.play import discounted_returns, play_logged
 
@@ -172,3 +172,11 @@ def test_episodes_lie_whole_in_their_lanes(logged):
     assert {row.tobytes() for row in minibatch.observation.reshape(-1, 4)} == known, (
         "gaps hold observations of the minibatch"
     )
+
+
+def test_the_interval_of_an_estimate_has_19_of_20_resamples():
+    """Row 0 is the estimate; of the resamples 0 to 1000, a fortieth lies below 25 and a fortieth above 975."""
+    resamples = np.concatenate([[500.0], np.arange(1001.0)])
+    found = _value(resamples, 2 * resamples)
+    assert found.discounted == 500 and found.discounted_ci == pytest.approx((25, 975))
+    assert found.undiscounted == 1000 and found.undiscounted_ci == pytest.approx((50, 1950))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,11 +13,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from asap.base.errors import UserError
 from asap.base.keys import fold, host_generator, root
 from asap.base.types import Transition
-from asap.config.schema import PolicyConfig
+from asap.config.schema import Config, LearnConfig, PolicyConfig, RunConfig
 from asap.envs.catalog import find
-from asap.policy.build import build_policy
+from asap.policy.build import build_policy, require_memory
 from asap.policy.features import Features, Fourier, Polynomial
 from asap.policy.partition import Partition, skill_bits
 from asap.policy.policy import NO_SKILL, ASAPPolicy
@@ -315,3 +317,27 @@ def test_the_plane_of_several_tasks_does_not_depend_on_the_task_at_the_start():
     tasks = (find("two-rooms"), find("flipped-two-rooms"))
     policy = build_policy(PolicyConfig(), tasks, host_generator(0))
     np.testing.assert_allclose(policy.partition.beta[0], [-0.5, 0.0, 1.0] + [0.0] * 6)
+
+
+@pytest.mark.parametrize("skills", ["constant", "linear"])
+@pytest.mark.parametrize("num_actions", [5, 20])
+def test_the_probability_of_an_action_is_its_row(num_actions, skills):
+    """Of many actions the one that was taken is looked up in another way than of a few."""
+    rng = np.random.default_rng(0)
+    phi = jnp.ones(1) if skills == "constant" else jnp.asarray(rng.normal(size=(3, 40)), jnp.float32)
+    theta = jnp.asarray(rng.normal(size=(4, num_actions, phi.shape[0])), jnp.float32)
+    gibbs = GibbsSkills(theta, jnp.float32(1.5))
+    action = np.arange(40) % num_actions
+    table = np.broadcast_to(np.asarray(gibbs.log_probs(phi)).reshape(4, num_actions, -1), (4, num_actions, 40))
+    found = gibbs.log_probs_of_action(jnp.asarray(action, jnp.int32), phi)
+    np.testing.assert_allclose(found, table[:, action, np.arange(40)], rtol=1e-6)
+
+
+def test_every_seed_needs_its_memory(monkeypatch):
+    """A machine of 1 MB has room for the skills of one seed, not for those of a thousand."""
+    monkeypatch.setattr(os, "sysconf", lambda name: 1024)
+    learn = LearnConfig(learner="ppo", lanes=1, window=1)
+    task = (find("two-rooms"),)
+    require_memory(Config(RunConfig(seeds=1), PolicyConfig(hyperplanes=4), learn), task)
+    with pytest.raises(UserError, match="policy.hyperplanes"):
+        require_memory(Config(RunConfig(seeds=1000), PolicyConfig(hyperplanes=4), learn), task)

@@ -10,7 +10,7 @@ import pytest
 
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
-from asap.learn.regularize import regularity_gradient, softening_slope
+from asap.learn.regularize import mix, regularity_gradient, softening_slope
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import Parameters, parameters_of, with_parameters
 
@@ -158,3 +158,14 @@ def test_the_closed_form_is_the_derivative(new_policy, compiled, planes, skills,
     for one, other in zip(found[:2], expected[:2]):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
     assert np.abs(expected.beta).max() > 1e-3
+
+
+@pytest.mark.parametrize("num_skills", [4, 32])
+def test_skills_are_mixed_by_their_weights(num_skills):
+    """Many skills are added up in another way than a few."""
+    rng = np.random.default_rng(0)
+    weights, rows = rng.random((num_skills, 6)).astype(np.float32), rng.random((num_skills, 3, 6)).astype(np.float32)
+    expected = np.einsum("sn,san->an", weights, rows)
+    np.testing.assert_allclose(mix(jnp.asarray(weights), jnp.asarray(rows)), expected, rtol=1e-5)
+    everywhere = np.einsum("sn,sa->an", weights, rows[..., 0])
+    np.testing.assert_allclose(mix(jnp.asarray(weights), jnp.asarray(rows[..., 0])), everywhere, rtol=1e-5)

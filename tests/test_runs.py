@@ -453,3 +453,27 @@ def test_notices_go_to_stderr(tmp_path, capsys):
     (run.path / "events.jsonl").write_bytes(b'{"st')
     assert list(run.events()) == []
     assert capsys.readouterr() == ("", "note: events.jsonl: torn last line ignored (4 bytes)\n")
+
+
+def test_the_process_of_another_user_is_alive(monkeypatch):
+    """The system refuses to signal it: it is there."""
+
+    def refused(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refused)
+    assert locks._may_be_alive(12345)
+
+
+def test_a_run_that_appears_before_the_lock_is_held_stays(tmp_path, monkeypatch):
+    """Two processes create the same run: the second finds it once it has the lock."""
+    locked = Run.locked
+
+    def late(run):
+        (run.path / "config.toml").write_text("seed = 1\n")
+        return locked(run)
+
+    monkeypatch.setattr(Run, "locked", late)
+    with pytest.raises(UserError, match="already exists"):
+        Run.create(tmp_path / "run", "seed = 2\n", notice=pytest.fail)
+    assert (tmp_path / "run" / "config.toml").read_text() == "seed = 1\n"

@@ -9,7 +9,7 @@ import pytest
 
 from asap.envs.soccer import physics
 from asap.envs.soccer import vectors as constants
-from asap.envs.soccer.physics import Ball, Command, Polar, World, no_noise, rested, step
+from asap.envs.soccer.physics import STILL, Ball, Command, PlayerNoise, Polar, World, no_noise, rested, step
 from asap.envs.soccer.recordings import errors_of
 from asap.envs.soccer.vectors import Vector
 
@@ -62,3 +62,15 @@ def test_noise_stays_within_its_bounds():
     ends = jax.vmap(land)(jnp.asarray(rng.uniform(size=500)), jnp.asarray(rng.uniform(-1, 1, 500)))
     off = np.hypot(np.asarray(ends.x) - 2.0, np.asarray(ends.y) - 10.0)
     assert off.max() <= 0.05 * 2.0 + 1e-5 and 0.04 < off.mean() < 0.06
+
+
+def test_the_error_of_a_kick_grows_with_the_speed_of_the_ball():
+    """The ball touches the player in front: its place counts 1/2, its speed from 1/2 at rest to 1 at the fastest roll."""
+    fastest, number = constants.BALL_SPEED_MAX * constants.BALL_DECAY, jnp.float32
+    sideways = PlayerNoise(STILL, Polar(number(1), number(0.5)), number(0), number(1))
+    for speed, factor in ((0.0, 1.0), (fastest, 1.5)):
+        ball, (player,) = world((constants.TOUCHING, 0.0), (speed, 0.0))
+        act = physics._act(player, order(physics.KICK, 50.0)[0])
+        found = physics._struck(ball, player, act, sideways)
+        np.testing.assert_allclose(found.y, constants.KICK_RAND * 0.5 * factor, rtol=1e-5)
+        np.testing.assert_allclose(found.x, 50 * constants.KICK_POWER_RATE, rtol=1e-5)

@@ -5,7 +5,16 @@ import pytest
 
 import asap.base.stats
 from asap.base.errors import UserError
-from asap.base.stats import SeedCurve, bootstrap_interval, common_grid, first_reach, iqm, median_with_failures, resample
+from asap.base.stats import (
+    SeedCurve,
+    bootstrap_interval,
+    common_grid,
+    first_reach,
+    iqm,
+    median_with_failures,
+    resample,
+    wilson_interval,
+)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +122,9 @@ def test_grid_is_thinned_to_real_counts_with_both_ends():
 def test_nothing_to_summarise_is_an_error_with_a_cure(wrong):
     with pytest.raises(UserError, match=";"):
         wrong()
+
+
+@pytest.mark.parametrize(("successes", "interval"), [(5, (0.2366, 0.7634)), (0, (0.0, 0.2775)), (10, (0.7225, 1.0))])
+def test_wilson_by_the_table(successes, interval):
+    """Ten trials, 95 %."""
+    assert wilson_interval(successes, 10) == pytest.approx(interval, abs=1e-4)

@@ -88,6 +88,13 @@ def test_merged_skills_are_the_mean_of_their_probabilities_by_usage():
     np.testing.assert_allclose(merged[[1, 2]], sigma[[1, 2]], atol=1e-6)
 
 
+def test_a_skill_that_was_not_used_has_no_part_beside_one_that_was():
+    policy = policy_with(1)
+    sigma = np.exp(policy.skills.log_probs(jnp.ones(1)))
+    merged = merge_skills(policy, np.array([0, 1]), np.float32([0.4, 0.0]))
+    np.testing.assert_allclose(np.exp(merged.skills.log_probs(jnp.ones(1))), [sigma[0]] * 2, atol=1e-6)
+
+
 def test_skills_that_were_never_used_count_the_same():
     policy = policy_with(1)
     sigma = np.exp(policy.skills.log_probs(jnp.ones(1)))

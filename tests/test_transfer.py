@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from command_line import asap
 
+from asap import transfer
 from asap.base.keys import root
 from asap.envs import catalog
+from asap.evaluate import Evaluation
 from asap.trained import Trained
 from asap.transfer import flip, search_symmetries, sign_patterns
 
@@ -137,3 +139,21 @@ def test_what_does_not_fit_is_refused(source, arguments, field, text, tmp_path, 
 def test_an_unknown_source_is_refused(tmp_path, capsys, monkeypatch):
     code, _, err = asap(["transfer", str(tmp_path / "nothing"), "two-rooms"], capsys, monkeypatch)
     assert code == 2 and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("weights", "expected"), [((1.0, 9.0), -1), ((9.0, 1.0), 1)])
+def test_the_search_weighs_the_tasks(new_policy, monkeypatch, weights, expected):
+    """The sign that is good for one task is bad for the other: the one that is played more decides."""
+    policy = new_policy(1)
+    sign = jnp.sign(policy.partition.beta[0, 0])
+    pays = {"two-rooms": 1.0, "flipped-two-rooms": -1.0}
+
+    def played(flipped, tasks, key, count):
+        total = pays[tasks.names[0]] * sign * jnp.sign(flipped.partition.beta[0, 0])
+        return Evaluation(jnp.full(count, total), jnp.zeros(count), jnp.ones(count), jnp.zeros(2), jnp.zeros(2))
+
+    monkeypatch.setattr(transfer, "evaluate", played)
+    tasks = catalog.task_set(tuple(zip(pays, weights)))
+    found, signs, _ = search_symmetries(policy, tasks, root(0), 3)
+    assert signs.tolist() == [expected]
+    np.testing.assert_array_equal(found.partition.beta, expected * policy.partition.beta)

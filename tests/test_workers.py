@@ -439,6 +439,16 @@ def test_without_workers_it_waits_or_fails(scripted):
             dispatcher.play(new_works(1))
 
 
+def test_starts_that_fail_count_only_in_a_row(scripted):
+    """Twelve of them where ten would be too many, but after each a start that goes well."""
+    done = played(1)[0]
+    fails, starts, dies = Died(0, "exit code 3"), Started(0), Died(0, "killed")
+    workers = scripted(*[(0, [fails, starts, dies])] * 12, (0, [starts]), (0, [Done(0, done)]))
+    with dispatching(workers, retries=1) as dispatcher:
+        assert dispatcher.play(new_works(1)) == [done]
+    assert workers.restarted == 24
+
+
 def children(pid: int) -> list[int]:
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
