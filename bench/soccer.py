@@ -34,7 +34,7 @@ from asap.envs.soccer.striker import HAS_BALL
 from asap.envs.soccer.vectors import Vector
 from asap.learn.rollout import play_window, start_lanes
 from asap.learn.train import init
-from asap.offline.play import Played, play_logged
+from asap.experience.collect import Played, play_logged
 
 # Measured with the real programs: HFO, opponents "base", noisy perception, default options, 300 episodes each (R1 dist:12:
 # 1,000). The distance is that of the ball from the goal's centre.

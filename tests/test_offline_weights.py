@@ -17,7 +17,7 @@ from asap.experience.collect import as_columns
 from asap.experience.minibatches import Batches
 from asap.experience.off_policy import _value, estimate
 from asap.experience.weights import clipped_weights, effective_sample_size, log_ratios_so_far, merits
-from asap.offline.play import discounted_returns, play_logged
+from asap.experience.collect import discounted_returns, play_logged
 
 
 def test_weights_are_unbiased_by_enumeration():

@@ -1,47 +1,30 @@
-"""The settings of a run from all their sources: preset, file, options; checked against the tasks they are for."""
+"""From names and options to one config and its tasks: preset, file and options in layers, checked together, once."""
 
 import dataclasses
+import os
+from typing import Any
 
 import numpy as np
 
 from asap.base.errors import UserError
+from asap.base.spec import Task, TaskSet
 from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, RunConfig, complete
 from asap.config.settings import override, read_toml, validate
 from asap.envs import catalog
-from asap.envs.gymnasium.task import HostedTask
-from asap.envs.resolve import Task, resolve
+from asap.envs.resolve import live_task, parse_tasks, recorded_task, resolve, task_set
 from asap.policy.build import build_psi, require_memory
 from asap.runs.directory import Run
 
 
-def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """NAME or NAME:WEIGHT; of a foreign environment the name may have a colon in it, and there is no weight."""
-    names, weights = [], []
-    for text in texts:
-        name, colon, weight = text.partition(":")
-        if name not in catalog.names():
-            name, colon = text, ""
-        try:
-            weights.append(float(weight) if colon else 1.0)
-        except ValueError:
-            raise UserError("task", "a weight must be a number", text, f"write {name}:0.5") from None
-        if not (np.isfinite(weights[-1]) and weights[-1] > 0):
-            raise UserError("task", "a weight must be finite and > 0", text, f"write {name}:0.5")
-        if name in names:
-            raise UserError("task", "is given twice", name, "name each task once")
-        names.append(name)
-    return tuple(names), tuple(weights)
-
-
-def settings_of(
+def compose(
     tasks: list[str],
     options: dict[str, object],
-    preset: str | None,
-    file: str | None,
-    overrides: list[str],
-    task: HostedTask | None = None,
-) -> Config:
-    """The task's own, then preset, file, options and --set: the later wins.
+    preset: str | None = None,
+    file: str | None = None,
+    overrides: list[str] | tuple[str, ...] = (),
+    task: Task | None = None,
+) -> tuple[Config, TaskSet]:
+    """The task's own settings, then preset, file, options and --set: the later wins.
 
     `task` is given where it lives in this process and no name would lead to it.
     """
@@ -56,12 +39,11 @@ def settings_of(
         return override(override(config, told), overrides)
 
     said = layered(())  # Tells whose settings they are to be laid on.
-    names = parse_tasks(tasks)[0] or said.run.tasks
+    named, weights = parse_tasks(tasks)
+    names = named or said.run.tasks
     if said.offline.data is not None:
-        from asap.offline.source import settle, task_of_data
-
-        names = names or (task_of_data(said.offline.data),)
-        config, tasks = settle(layered(catalog.find(names[0]).settings), names), []
+        config, names = _from_data(layered, said, names)
+        weights = (1.0,)
     else:
         first = resolve(names[0], said.env) if names and task is None else task
         config = layered(() if first is None else (*first.settings, *first.play_settings))
@@ -69,31 +51,79 @@ def settings_of(
             raise UserError(
                 "learn.learner", "learns from logged data", config.learn.learner, "give them by --offline FILE"
             )
-    if tasks:
-        names, weights = parse_tasks(tasks)
-        if config.run.weights and not any(":" in task for task in tasks):
+        if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
-        config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=names, weights=weights))
-    if not config.run.tasks:
+    if not names:
         raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.names())}")
-    if config.run.weights and len(config.run.weights) != len(config.run.tasks):
-        raise UserError(
-            "run.weights",
-            f"need one for each of the {len(config.run.tasks)} tasks",
-            list(config.run.weights),
-            "leave them out for equal weights",
-        )
+    if weights and len(weights) != len(names):
+        what = f"need one for each of the {len(names)} tasks"
+        raise UserError("run.weights", what, list(weights), "leave them out for equal weights")
+    config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=names, weights=weights))
     refuse_double_precision(config.run)
-    config = validate(config)
+    return _checked(validate(config), task)
+
+
+def _from_data(layered: Any, said: Config, names: tuple[str, ...]) -> tuple[Config, tuple[str, ...]]:
+    """The settings of a run that learns from logged data, which tell the task, and decide what is left open."""
+    from asap.experience.logged import refuse_contradictions, settle, task_of_data
+
+    refuse_contradictions(said, names)
+    name = task_of_data(said.offline.data, names[0] if names else None)
+    task = catalog.find(name)
+    return settle(layered(task.settings), task), (name,)
+
+
+def _checked(config: Config, task: Task | None) -> tuple[Config, TaskSet]:
     chosen = tasks_of(config) if task is None else (task,)
-    if isinstance(chosen[0], HostedTask) and config.run.steps is None and config.run.episodes is None:
-        config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=FOREIGN_STEPS))
+    if config.run.steps is None and config.run.episodes is None:
+        config = override(config, chosen[0].budget)
     config = complete(config)
-    refuse_impossible(config, chosen)
-    return config
+    return config, checked_tasks(config, chosen)
 
 
-FOREIGN_STEPS = 300_000  # Budget where the user says none.
+def read_run(run: Run) -> tuple[Config, TaskSet]:
+    """What a run was made with."""
+    config = complete(validate(read_toml(Config, run.path / "config.toml")))
+    return config, checked_tasks(config, tasks_of(config))
+
+
+def tasks_of(config: Config) -> tuple[Task, ...]:
+    return tuple(resolve(name, config.env) for name in config.run.tasks)
+
+
+def given_task(env: Any, settings: list[str]) -> tuple[list[str], Task | None]:
+    """What a user's program names or gives: names for `compose`, or a task that lives in this process."""
+    if isinstance(env, list | tuple):
+        if not all(isinstance(name, str) for name in env):
+            choices = f"choose from {', '.join(catalog.names())}"
+            raise UserError("task", "must be a name or a list of names", repr(env)[:80], choices)
+        return list(env), None
+    task = live_task(env, settings)
+    return [env if task is None else task.name], task
+
+
+def saved_settings(text: str, record: dict[str, Any] | None, env: Any) -> tuple[Config, TaskSet]:
+    """Those in the file of a saved model; the record is that of a task that no name alone can lead to."""
+    if record is None and env is not None:
+        raise UserError("env", "the model was made for tasks of our own", repr(env)[:80], "leave it out")
+    task = None if record is None else recorded_task(record, env)
+    names = [] if task is None else [task.name]
+    return compose(names, {}, overrides=_overrides(text), task=task)
+
+
+def _overrides(text: str) -> list[str]:
+    """The settings in a TOML text, one by one, as `override` takes and checks them."""
+    import json
+    import tomllib
+
+    try:
+        sections = tomllib.loads(text)
+        pairs = [(f"{section}.{key}", value) for section, keys in sections.items() for key, value in keys.items()]
+    except (ValueError, AttributeError, RecursionError):
+        raise UserError("config", "is not TOML in sections", ascii(text[:40])) from None
+    return [f"{key}={json.dumps(value, default=str)}" for key, value in pairs]
+
+
 FEATURES = {
     "linear": {"policy.basis": "linear"},
     "poly2": {"policy.basis": "polynomial", "policy.degree": 2},
@@ -112,77 +142,48 @@ def feature_settings(features: str | None) -> dict[str, object]:
     return FEATURES[features]
 
 
-def tasks_of(config: Config) -> tuple[Task, ...]:
-    return tuple(resolve(name, config.env) for name in config.run.tasks)
-
-
-def refuse_impossible(config: Config, tasks: tuple[Task, ...]) -> None:
-    """What only the tasks can tell, before a run directory is made."""
-    if any(isinstance(task, HostedTask) for task in tasks):
-        refuse_for_foreign(config, tasks)
-    else:
-        catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
-        if config.policy.skills == "gaussian":
-            raise UserError(
-                "policy.skills", "gaussian needs continuous actions", tasks[0].name, "use constant or linear"
-            )
-    if "network" in (config.policy.basis, config.policy.skills) and config.learn.learner not in ("ppo", "actor-critic"):
+def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
+    """The tasks of a config, which must fit them; before a run directory is made."""
+    found, first, policy = task_set(config, tasks), tasks[0], config.policy
+    if first.spec.continuous and policy.skills == "constant":
+        cure = "use --skills gaussian, linear or network"
+        raise UserError("policy.skills", "skills=constant needs Discrete actions", first.actions, cure)
+    if not first.spec.continuous and policy.skills == "gaussian":
+        cure = "use --skills constant, linear or network"
+        raise UserError("policy.skills", "skills=gaussian needs Box actions", first.actions, cure)
+    if "network" in (policy.basis, policy.skills) and config.learn.learner not in ("ppo", "actor-critic"):
         raise UserError("learn.learner", "does not learn networks", config.learn.learner, "use ppo or actor-critic")
-    build_psi(config.policy, tasks)
+    if policy.basis == "rbf" and not np.isfinite([first.spec.observation_low, first.spec.observation_high]).all():
+        raise UserError("policy.basis", "bumps need bounds of all observations", "rbf", "use poly2, fourier or network")
+    if policy.task_features not in ("auto", "none") and not first.descriptor:
+        raise UserError("policy.task_features", "there is one task", policy.task_features, "leave it out")
+    build_psi(policy, tasks)
     require_memory(config, tasks)
-
-
-def refuse_for_foreign(config: Config, tasks: tuple[Task, ...]) -> None:
-    """What has no meaning, or no implementation, where workers play complete episodes."""
-    name, actions = tasks[0].name, tasks[0].action_space
-    if len(tasks) > 1:
-        raise UserError(
-            "task", "a Gymnasium environment is trained alone", " ".join(task.name for task in tasks), "name one"
-        )
-    if config.learn.learner in ("reinforce", "natural"):
-        raise UserError(
-            "learn.learner", "is for our own tasks", config.learn.learner, f"for {name} use ppo or actor-critic"
-        )
-    if tasks[0].spec.continuous and config.policy.skills == "constant":
-        raise UserError(
-            "policy.skills",
-            "skills=constant needs Discrete actions",
-            actions,
-            "use --skills gaussian, linear or network",
-        )
-    if not tasks[0].spec.continuous and config.policy.skills == "gaussian":
-        raise UserError(
-            "policy.skills", "skills=gaussian needs Box actions", actions, "use --skills constant, linear or network"
-        )
-    if config.run.source is not None:
-        raise UserError(
-            "run.source",
-            "only our own tasks are learned from what another run has learned",
-            config.run.source,
-            f"use `asap train {name}`",
-        )
-    if config.policy.basis == "rbf":
-        raise UserError(
-            "policy.basis", "bumps need bounds that an environment may not have", "rbf", "use poly2, fourier or network"
-        )
-    if config.run.search_episodes:
-        raise UserError(
-            "run.search_episodes",
-            "the search for symmetries is for our own tasks",
-            config.run.search_episodes,
-            "leave it out",
-        )
-    if config.policy.task_features not in ("auto", "none"):
-        raise UserError("policy.task_features", "there is one task", config.policy.task_features, "leave it out")
+    return found
 
 
 def refuse_double_precision(run: RunConfig) -> None:
     import jax
 
     if run.precision == "float64" and not jax.config.jax_enable_x64:
-        raise UserError(
-            "run.precision", "float64 needs JAX's x64 mode", "float64", "set JAX_ENABLE_X64=1, or use float32"
-        )
+        cure = "set JAX_ENABLE_X64=1, or use float32"
+        raise UserError("run.precision", "float64 needs JAX's x64 mode", "float64", cure)
+
+
+def with_budget(config: Config, episodes: int | None, steps: int | None) -> Config:
+    """A budget that is said takes the place of those that were not."""
+    if episodes is None and steps is None:
+        return config
+    budgets = {"run.episodes": 2**31 - 1 if episodes is None else episodes, "run.steps": steps}
+    config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=None))
+    return override(config, [f"{name}={budget}" for name, budget in budgets.items() if budget is not None])
+
+
+def same_but_for_budget(first: Config, second: Config) -> bool:
+    first, second = (
+        dataclasses.replace(c, run=dataclasses.replace(c.run, episodes=1, steps=1)) for c in (first, second)
+    )
+    return first == second
 
 
 FROZEN = {"skills": "learn.step_size_theta=0.0", "partition": "learn.step_size_beta=0.0"}
@@ -195,7 +196,7 @@ TRANSFER_LANES = 2
 
 def transfer_settings(
     source: str, tasks: list[str], options: dict[str, object], freeze: str | None, search: bool, overrides: list[str]
-) -> Config:
+) -> tuple[Config, TaskSet]:
     """The source's settings, for other tasks."""
     if freeze is not None and freeze not in FROZEN:
         raise UserError("--freeze", "must be skills or partition", freeze, "leave it out to learn both")
@@ -205,11 +206,9 @@ def transfer_settings(
     config = complete(validate(read_toml(Config, run.path / "config.toml")))
     names, weights = parse_tasks(tasks)
     search_episodes = SEARCH_EPISODES if search else 0
-    told = dataclasses.replace(
-        config.run, tasks=names, weights=weights, source=str(run.path), search_episodes=search_episodes
-    )
-    config = dataclasses.replace(config, run=told, learn=dataclasses.replace(config.learn, lanes=TRANSFER_LANES))
+    told = {"tasks": names, "weights": weights, "source": os.fspath(run.path), "search_episodes": search_episodes}
+    lanes = dataclasses.replace(config.learn, lanes=TRANSFER_LANES)
+    config = dataclasses.replace(config, run=dataclasses.replace(config.run, **told), learn=lanes)
     config = override(config, [f"{key}={value}" for key, value in options.items() if value is not None])
     config = override(config, [*overrides, *([FROZEN[freeze]] if freeze else [])])
-    refuse_impossible(config, tasks_of(config))
-    return config
+    return config, checked_tasks(config, tasks_of(config))

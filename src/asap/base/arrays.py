@@ -13,7 +13,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
+
+from asap.base.errors import RunError
 
 UNROLL = 16
 
@@ -99,3 +102,38 @@ def over_seeds(function: Callable) -> Callable:
         return jax.tree.map(lambda leaf: leaf[None], alone)
 
     return mapped
+
+
+def _named_leaves(tree: Any) -> tuple[list[tuple[str, Any]], Any]:
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    return [(jax.tree_util.keystr(path).lstrip("."), leaf) for path, leaf in leaves], structure
+
+
+def to_arrays(tree: Any) -> dict[str, np.ndarray]:
+    return {name: np.asarray(leaf) for name, leaf in _named_leaves(tree)[0]}
+
+
+def from_arrays(template: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """The tree of the template's shape; a checkpoint of something else is refused by name and shape."""
+    named, structure = _named_leaves(template)
+    for name, leaf in named:
+        found = arrays.get(name)
+        if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
+            got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
+            raise RunError(
+                "checkpoint",
+                f"was made by another task, K or feature map: {name} should be {leaf.dtype}{list(leaf.shape)}",
+                got,
+                "use the config that is saved with the run",
+            )
+    return jax.tree.unflatten(structure, [jax.numpy.asarray(arrays[name]) for name, _ in named])
+
+
+def stack(trees: list) -> Any:
+    """Trees of one shape as one, with a first axis over them; on the host."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def member(tree: Any, index: int) -> Any:
+    """One of the trees that were stacked."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf[index]), tree)

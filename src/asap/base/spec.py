@@ -1,7 +1,8 @@
 """What is fixed about a task, for all who learn it, play it or show it. Nothing here imports JAX."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -101,6 +102,32 @@ class Task(Protocol):
     @property
     def play_settings(self) -> tuple[str, ...]:
         """The same, where it is learned by playing and not from logged data."""
+        ...
+
+    @property
+    def budget(self) -> tuple[str, ...]:
+        """Settings of the budget where the user says none."""
+        ...
+
+    # What a user's program gives and takes.
+    @property
+    def observation_shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def actions(self) -> str:
+        """What there is to choose from, for messages."""
+        ...
+
+    def reader(self) -> Callable[[Any], Float[np.ndarray, "O"]]:
+        """From what the user has observed to what a policy sees; raises UserError."""
+        ...
+
+    def actor(self) -> Callable[[Any], Any]:
+        """From a policy's action to what is done with it outside."""
+        ...
+
+    def record(self) -> dict[str, Any] | None:
+        """What a saved model keeps of the task, as JSON has it; None where its name says all."""
         ...
 
 

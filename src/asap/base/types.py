@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 State = Any  # An environment's own pytree.
@@ -30,12 +32,20 @@ class Transition(NamedTuple):
     truncated: Bool[Array, "*batch"]
     next_observation: Float[Array, "O *batch"]  # The true one: the final observation where the episode ended.
     of_task: Bool[Array, "M *batch"] | None = None  # Which task each step belongs to, where there are several.
-    decides: Bool[Array, "*batch"] | None = None  # Whether actions differ, where some steps may not.
-    played: Bool[Array, "*batch"] | None = None  # False where a batch was filled up to its size.
+    counts: Bool[Array, "*batch"] | None = None  # None: every step. False: padding, or a step that decides nothing.
 
     @property
     def ended(self) -> Bool[Array, "*batch"]:
         return self.terminated | self.truncated
+
+    @property
+    def num_counted(self) -> Int[Array, ""] | int:
+        """Over all steps: those that count."""
+        return self.reward.size if self.counts is None else jnp.maximum(self.counts.sum(), 1)
+
+    def flat(self) -> "Transition":
+        """Time and lanes in one axis, the last."""
+        return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-2], leaf.shape[-2] * leaf.shape[-1]), self)
 
 
 class EpisodeTotals(NamedTuple):

@@ -2,9 +2,13 @@
 
 import difflib
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 from asap.base.spec import Reference, Spec
@@ -48,6 +52,27 @@ class CompiledTask:
     @property
     def threshold(self) -> float:
         return self.reference.near_optimal
+
+    @property
+    def budget(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        return (len(self.spec.observation_names),)
+
+    @property
+    def actions(self) -> str:
+        return f"{self.spec.num_actions} actions of {self.name}"
+
+    def reader(self) -> Callable[[Any], Float[np.ndarray, "O"]]:
+        return functools.partial(checked_observation, names=self.spec.observation_names)
+
+    def actor(self) -> Callable[[Any], Any]:
+        return np.int64
+
+    def record(self) -> None:
+        return None
 
 
 # A vertical cut at the wall; the scale makes it a step rather than a slope (alpha_beta 20: from 10 % to 90 % in 0.04 m).
@@ -183,3 +208,22 @@ def _require_same_shapes(first: CompiledTask, other: CompiledTask) -> None:
             f"{first.name} {other.name}",
             "train them apart, or choose tasks of one shape",
         )
+
+
+def checked_observation(obs: ArrayLike, names: tuple[str, ...]) -> Float[np.ndarray, "O"]:
+    cure = f"give {', '.join(names)}, or rows of them"
+    try:
+        given = np.asarray(obs)
+    except ValueError:  # Rows of different lengths.
+        raise UserError("obs", "must be an array of numbers", f"a {type(obs).__name__}", cure) from None
+    if given.dtype.kind not in "biuf":
+        raise UserError("obs", "must be an array of numbers", f"a {type(obs).__name__}", cure)
+    if given.shape != (len(names),):
+        raise UserError("obs", f"must have shape ({len(names)},) or (n, {len(names)})", given.shape, cure)
+    if given.dtype != np.float32:
+        with np.errstate(over="ignore"):  # It becomes infinite, and is refused as such.
+            given = given.astype(np.float32)
+    finite = np.isfinite(given)
+    if not finite.all():
+        raise UserError("obs", "must be finite in 32 bits", given[~finite][0], cure)
+    return given

@@ -1,19 +1,20 @@
-"""Tasks by name: ours, and environments of Gymnasium or the user's own."""
+"""Tasks by name: ours, environments of Gymnasium, or the user's own; and which of them can share a policy."""
 
 import functools
 import json
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from asap.base.errors import UserError
+from asap.base.spec import Task, TaskSet
 from asap.config.schema import Config, EnvConfig
 from asap.config.settings import override
 from asap.envs import catalog
-from asap.envs.catalog import CompiledTask
+from asap.envs.gymnasium import task as hosted
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.task import HostedTask, describe
-
-Task = CompiledTask | HostedTask
 
 
 def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
@@ -25,7 +26,7 @@ def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
 
 @functools.lru_cache(maxsize=16)
 def _described(name: str, env: EnvConfig) -> HostedTask:
-    return describe(EnvSource(name, options_of(env)), rules_of(env))
+    return describe(EnvSource(name, options_of(env)), limits_of(env))
 
 
 def live_task(origin: Any, settings: Iterable[str]) -> HostedTask | None:
@@ -33,10 +34,33 @@ def live_task(origin: Any, settings: Iterable[str]) -> HostedTask | None:
     if isinstance(origin, str):
         return None
     env = override(Config(), settings).env
-    return describe(EnvSource.of(origin, options_of(env)), rules_of(env))
+    return describe(EnvSource.of(origin, options_of(env)), limits_of(env))
 
 
-def rules_of(env: EnvConfig) -> EnvLimits:
+def recorded_task(record: dict[str, Any], env: Any) -> HostedTask:
+    """The environment that a saved model was made for, or a given one in its place."""
+    task = hosted.restore(record)
+    if env is None:
+        return task
+    given = describe(EnvSource.of(env), task.rules)
+    for name in ("observation_space", "action_space"):
+        if getattr(given, name) != getattr(task, name):
+            what = f"{name} is {getattr(given, name)}, the model was made for"
+            raise UserError("env", what, getattr(task, name), "give such an environment")
+    return given
+
+
+def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
+    """mu over the tasks of a config; tasks that can't share a policy are refused."""
+    if any(isinstance(task, HostedTask) for task in tasks) and len(tasks) > 1:
+        names = " ".join(task.name for task in tasks)
+        raise UserError("task", "a Gymnasium environment is trained alone", names, "name one")
+    if not isinstance(tasks[0], HostedTask):
+        catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
+    return TaskSet(tasks, config.run.weights)
+
+
+def limits_of(env: EnvConfig) -> EnvLimits:
     return EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.env_retries)
 
 
@@ -51,6 +75,25 @@ def options_of(env: EnvConfig) -> dict:
     if not isinstance(options, dict):
         raise UserError("env.options", "must be a JSON object", env.options, cure)
     return options
+
+
+def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """NAME or NAME:WEIGHT; of an environment the name may have a colon in it, and there is no weight."""
+    names, weights = [], []
+    for text in texts:
+        name, colon, weight = text.partition(":")
+        if name not in catalog.names():
+            name, colon = text, ""
+        try:
+            weights.append(float(weight) if colon else 1.0)
+        except ValueError:
+            raise UserError("task", "a weight must be a number", text, f"write {name}:0.5") from None
+        if not (np.isfinite(weights[-1]) and weights[-1] > 0):
+            raise UserError("task", "a weight must be finite and > 0", text, f"write {name}:0.5")
+        if name in names:
+            raise UserError("task", "is given twice", name, "name each task once")
+        names.append(name)
+    return tuple(names), tuple(weights)
 
 
 def _is_registered(name: str) -> bool:

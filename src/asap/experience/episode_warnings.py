@@ -10,7 +10,7 @@ ENOUGH = 200  # Episodes, before anything is said of all of them.
 MOST_OF_ONE_STEP = 0.99
 
 
-class Remarks:
+class EpisodeWarnings:
     """Looks at all episodes, and says each thing once."""
 
     def __init__(self, notice: Callable[[str], None], allows_one_step: bool):

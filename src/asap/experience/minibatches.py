@@ -83,7 +83,7 @@ class Batches:
             at = 0
             for index in members:
                 at = self._lay(blank, lane, at, int(index))
-        return repeat_into_gaps(blank)
+        return blank
 
     def _blank(self) -> Minibatch:
         shape, layout = (self.lanes, self.window), self.dataset.layout
@@ -113,12 +113,3 @@ class Batches:
         into.truncated[lane, end - 1] = not logged.terminated
         into.success[lane, end - 1] = self.dataset.episodes.success[index]
         return end
-
-
-def repeat_into_gaps(minibatch: Minibatch) -> Minibatch:
-    """Fills gaps with observations of the minibatch: what is averaged over all states must see none that are made up."""
-    gaps, steps = np.nonzero(~minibatch.counted), np.nonzero(minibatch.counted)
-    chosen = np.arange(len(gaps[0])) % len(steps[0])
-    for array in (minibatch.observation, minibatch.next_observation, minibatch.descriptor):
-        array[gaps] = array[steps[0][chosen], steps[1][chosen]]
-    return minibatch

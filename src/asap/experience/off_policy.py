@@ -10,28 +10,25 @@ can be drawn while the data stream by. The effective sample size is that of the 
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from asap.base.arrays import compiled
 from asap.base.errors import UserError
-from asap.base.keys import fold, host_generator, root
+from asap.base.keys import host_generator
 from asap.data.dataset import Dataset
-from asap.envs import catalog
-from asap.envs.catalog import CompiledTask
+from asap.experience.logged import as_steps
 from asap.experience.minibatches import Batches, Minibatch
+from asap.experience.protocol import Evaluation
 from asap.experience.weights import effective_sample_size
-from asap.offline.objectives import as_window
-from asap.offline.play import discounted_returns, play_logged
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import MARGINAL, score
 
 RESAMPLES = 200
 EPISODES_AT_ONCE = 256
 MOST_LOG_RATIO = 300.0  # Beyond this a sum of weights would overflow, and one episode decides everything anyway.
-_BOOTSTRAP, _PLAY_TRUE = 10, 11  # Streams of the seed.
+_BOOTSTRAP, _RESAMPLE_TRUE = 10, 11  # Streams of the seed.
 
 
 class Value(NamedTuple):
@@ -83,7 +80,7 @@ def estimate(policy: ASAPPolicy, dataset: Dataset, discount: float, seed: int = 
 
 def _log_weights(policy: ASAPPolicy, minibatch: Minibatch) -> Float[Array, "T L"]:
     """log rho_{0:t}, one episode per lane; after its end nothing is added."""
-    batch = as_window(minibatch)
+    batch = as_steps(minibatch)
     log_ratio = score(policy, batch, MARGINAL).log_prob - minibatch.behaviour_log_prob.T
     return jnp.cumsum(jnp.where(minibatch.counted.T, log_ratio, 0.0), axis=0)
 
@@ -94,18 +91,8 @@ def _value(discounted: np.ndarray, undiscounted: np.ndarray) -> Value:
     return Value(float(discounted[0]), intervals[0], float(undiscounted[0]), intervals[1])
 
 
-def true_value(policy: ASAPPolicy, task: CompiledTask, num_episodes: int, seed: int = 0) -> Value:
-    """What playing tells, to hold the estimate against."""
-    tasks = catalog.task_set(((task.name, 1.0),))
-    m = tasks.env.descriptor(task.task)
-
-    def played(policy: ASAPPolicy):
-        def probabilities(x: Float[Array, "O L"]) -> Float[Array, "A L"]:
-            return jnp.exp(policy.action_log_probs(x, jnp.broadcast_to(m[:, None], (m.shape[0], x.shape[-1]))))
-
-        return play_logged(tasks, probabilities, fold(root(seed), _PLAY_TRUE), jnp.arange(num_episodes))
-
-    episodes = jax.tree.map(np.asarray, compiled(played)(policy))
-    returns = [discounted_returns(episodes, gamma) for gamma in (tasks.env.spec.discount, 1.0)]
-    picks = host_generator(seed, _PLAY_TRUE).integers(num_episodes, size=(RESAMPLES, num_episodes))
+def true_value(evaluation: Evaluation, seed: int = 0) -> Value:
+    """What playing tells of one policy on one task, to hold the estimate against."""
+    returns = evaluation.discounted[0, 0], evaluation.returns[0, 0]
+    picks = host_generator(seed, _RESAMPLE_TRUE).integers(len(returns[0]), size=(RESAMPLES, len(returns[0])))
     return _value(*(np.concatenate([[values.mean()], values[picks].mean(-1)]) for values in returns))

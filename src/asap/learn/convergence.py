@@ -1,7 +1,9 @@
 """When have the parameters converged? (Algorithm 1, line 7)
 
 Single updates are noisy, so averages over successive windows of updates are compared: the noise of the average falls
-with the window, a drift does not.
+with the window, a drift does not. For the same reason a training may return an average of its policies: averages of
+stochastic approximation converge faster than its last iterate (Polyak and Juditsky, 1992); weights that grow with the
+number of the update forget the beginning, and need not know how long the training will last.
 """
 
 from typing import NamedTuple
@@ -49,3 +51,9 @@ def watch(monitor: Monitor, parameters: Parameters, window: int) -> Monitor:
 
 def has_converged(monitor: Monitor, tolerance: float) -> Bool[Array, "*seeds"]:
     return monitor.movement < tolerance
+
+
+def averaged(average: Parameters, parameters: Parameters, iteration: Int[Array, ""], lateness: float) -> Parameters:
+    """The mean with update number `iteration` (from 0) taken in; update n weighs about n^lateness."""
+    weight = (lateness + 1) / (iteration + 1 + lateness)
+    return jax.tree.map(lambda old, new: old + jnp.float32(weight) * (new - old), average, parameters)

@@ -53,12 +53,12 @@ def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
     worth = mix(slope, lift(sigma, 2, 1).swapaxes(0, 1))  # g_i
     shares, samples = _counted(batch, skills)
     planes = config.entropy * plane_weights(policy, psi, shares * worth)
-    planes = planes - config.softening * softening_slope(margins, config.softening_floor, batch.of_task)
+    planes = planes - config.softening * softening_slope(margins, config.softening_floor, _tasks_of(batch))
     beta = jnp.einsum("kn,fn->kf", policy.partition.alpha_beta * planes, psi) / samples
     theta = (
         config.entropy * policy.skills.alpha_theta * _skill_slopes(policy, shares, slope, worth, sigma, phi) / samples
     )
-    entropy = -total(jnp.exp(log_pi) * log_pi).mean(where=batch.played)
+    entropy = -total(jnp.exp(log_pi) * log_pi).mean(where=batch.counts)
     return Parameters(theta, beta), Regularity(entropy, shares.sum(-1) / samples)
 
 
@@ -76,7 +76,7 @@ def _by_autodiff(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
         else:
             pi = mix(shares, jnp.exp(changed.skills.log_probs(phi)))
             entropy = -(pi * jnp.log(jnp.maximum(pi, TINY))).sum() / samples
-        lost = jax.lax.stop_gradient(lost_side(margins, config.softening_floor, batch.of_task))
+        lost = jax.lax.stop_gradient(lost_side(margins, config.softening_floor, _tasks_of(batch)))
         penalty = (lost * (jax.nn.softplus(margins) + jax.nn.softplus(-margins))).sum() / samples
         return config.entropy * entropy - config.softening * penalty, Regularity(entropy, usage)
 
@@ -84,10 +84,15 @@ def _by_autodiff(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
 
 
 def _counted(batch: Transition, skills: Float[Array, "S N"]) -> tuple[Float[Array, "S N"], Int[Array, ""] | int]:
-    """The skills' probabilities, 0 where a batch was filled up, and the number of steps that were played."""
-    if batch.played is None:
-        return skills, skills.shape[-1]
-    return skills * batch.played, batch.played.sum()
+    """The skills' probabilities, 0 at steps that do not count, and the number of those that do."""
+    return (skills if batch.counts is None else skills * batch.counts), batch.num_counted
+
+
+def _tasks_of(batch: Transition) -> Bool[Array, "M N"] | None:
+    """Which task each step that counts belongs to; None for a batch of one task in which all do."""
+    if batch.counts is None:
+        return batch.of_task
+    return batch.counts[None] if batch.of_task is None else batch.of_task & batch.counts
 
 
 TINY = 1e-30

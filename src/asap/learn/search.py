@@ -1,4 +1,4 @@
-"""The start for an environment nobody has described: the best of some policies drawn at random.
+"""The start of a training: the best of some policies drawn at random, or of the symmetric images of a given one.
 
 A policy gradient begins from what random play reaches. Where that is always the same (a car in a valley that one random
 push after the other never leaves), it has nothing to go by. A policy of a few hyperplanes and decided skills has so few
@@ -10,98 +10,140 @@ are drawn.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from asap.base.episodes import Played
+from asap.base.arrays import stack
+from asap.base.episodes import SEARCH
 from asap.base.keys import host_generator
-from asap.config.schema import PolicyConfig
-from asap.envs.gymnasium.task import HostedTask
+from asap.base.spec import TaskSet
+from asap.base.types import EpisodeTotals
+from asap.config.schema import Config
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience
+from asap.learn.state import drawn_policy
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
-from asap.policy.scaling import Moments, no_moments, rescaled, scaled_anew, with_observations
+from asap.policy.scaling import Moments, merged, no_moments, rescaled, scaled_anew
 from asap.policy.skills import GaussianSkills
+from asap.policy.surgery import flip, sign_patterns
 
 KEPT = 4  # One in so many plays on.
 AGAIN = 2  # Episodes of each that does.
 GROUP = 16  # Drawn at a time: those that come later know better how to scale.
-MARGIN, LOGIT, MEAN = (
-    3.0,
-    1.5,
-    1.0,
-)  # How decided they are: typical margins, logits, and means in units of the action's range.
-
-Play = Callable[[Sequence[ASAPPolicy]], list[Played]]  # One episode of each policy, in this order.
+MARGIN, LOGIT, MEAN = 3.0, 1.5, 1.0  # How decided they are: typical margins, logits, and means in units of the range.
+_CANDIDATES = 8  # Id of the stream that candidates are drawn from.
 
 
 class Found(NamedTuple):
+    """A policy to start from, and what it took to find it."""
+
     policy: ASAPPolicy
-    moments: Moments
-    episodes: list[Played]  # All that was played.
-    own: list[Played]  # Those of the policy that was found.
+    moments: Moments | None
+    totals: EpisodeTotals
 
 
 class Candidate(NamedTuple):
     policy: ASAPPolicy
-    episodes: list[Played]
+    returns: list[float]  # Of the episodes it has played, over tasks by their weights.
+    lengths: list[float]  # Steps on all tasks together.
 
     @property
     def merit(self) -> float:
-        return float(np.mean([episode.total for episode in self.episodes]))
+        return float(np.mean(self.returns))
 
     @property
     def cost(self) -> float:
         """Steps that playing it again will take, as far as can be told."""
-        return AGAIN * float(np.mean([episode.length for episode in self.episodes]))
+        return AGAIN * float(np.mean(self.lengths))
 
 
-def search(
-    config: PolicyConfig, task: HostedTask, ids: tuple[int, ...], play: Play, count: int, most_steps: int, budget: int
-) -> Found:
-    """The best of `count` policies, or of as many more as it takes to see a difference; fewer where `most_steps` are reached.
+class Trials:
+    """Plays policies of one seed, and keeps account of what was seen and spent."""
 
-    `ids` are the root of what is drawn. Playing the better ones again may take as many steps once more, within the budget.
-    """
-    moments, played, candidates = no_moments(len(task.spec.observation_names)), [], []
+    def __init__(self, experience: Experience, seed: int):
+        self.experience, self.seed = experience, seed
+        self.spent, self._number = no_totals(experience.tasks), 0
+        scaled, size = experience.tasks.is_scaled, len(experience.tasks.spec.observation_names)
+        self.moments = no_moments(size) if scaled else None
 
-    def more(policies: Sequence[ASAPPolicy]) -> list[Played]:
-        nonlocal moments
-        episodes = play(policies)
-        if task.is_scaled:
-            moments = with_observations(moments, np.concatenate([episode.observations for episode in episodes]))
-        played.extend(episodes)
-        return episodes
+    @property
+    def steps(self) -> int:
+        return int(self.spent.steps.sum())
 
-    def spent() -> int:
-        return sum(episode.length for episode in played)
+    def play(self, policies: Sequence[ASAPPolicy], num_episodes: int = 1) -> Evaluation:
+        """Each policy plays so many episodes of every task, which nobody has played before."""
+        numbers = self._number + num_episodes * np.arange(len(policies))
+        self._number += num_episodes * len(policies)
+        ids = EpisodeIds([self.seed] * len(policies), SEARCH, numbers.tolist())
+        played = self.experience.evaluate(stack(list(policies)), ids, num_episodes, deterministic=False)
+        self.spent = EpisodeTotals(*(before + now for before, now in zip(self.spent, totals_of(played))))
+        if self.moments is not None:
+            for seen in played.seen:
+                self.moments = merged(self.moments, seen)
+        return played
 
-    while not candidates or (spent() < most_steps and (len(candidates) < count or _all_alike(candidates))):
+
+def no_totals(tasks: TaskSet) -> EpisodeTotals:
+    zero = np.zeros(tasks.size, np.int32)
+    return EpisodeTotals(zero, np.zeros(tasks.size, np.float32), zero, zero)
+
+
+def totals_of(played: Evaluation) -> EpisodeTotals:
+    """Per task, over all policies."""
+    num_policies, num_tasks, num_episodes = played.returns.shape
+    return EpisodeTotals(
+        episodes=np.full(num_tasks, num_policies * num_episodes, np.int32),
+        returns=np.float32(played.returns.sum((0, 2))),
+        successes=np.int32(np.nan_to_num(played.success).sum((0, 2))),
+        steps=np.int32(played.lengths.sum((0, 2))),
+    )
+
+
+def search(config: Config, experience: Experience, seed: int) -> Found:
+    """The best of `run.candidates` policies, or of as many more as it takes to see a difference; fewer where the share
+    of the budget is used up. Playing the better ones again may take as many steps once more."""
+    tasks, run = experience.tasks, config.run
+    budget = run.episodes * tasks.spec.horizon if run.steps is None else run.steps
+    most = int(run.search_share * budget)
+    trials, candidates = Trials(experience, seed), []
+    while not candidates or (trials.steps < most and (len(candidates) < run.candidates or _all_alike(candidates))):
         numbers = range(len(candidates), len(candidates) + GROUP)
-        drawn = [scaled_anew(draw(config, task, host_generator(*ids, n)), moments) for n in numbers]
-        candidates += [Candidate(policy, [episode]) for policy, episode in zip(drawn, more(drawn))]
+        drawn = [draw(config, tasks, host_generator(seed, _CANDIDATES, n)) for n in numbers]
+        if trials.moments is not None:
+            drawn = [scaled_anew(policy, trials.moments) for policy in drawn]
+        played = _per_episode(tasks, trials.play(drawn))
+        candidates += [Candidate(policy, *own) for policy, own in zip(drawn, played)]
     rest = candidates
     while len(rest) > 1:
         rest = sorted(rest, key=lambda one: -one.merit)[: len(rest) // KEPT or 1]
-        left = min(2 * most_steps, budget) - spent()
+        left = min(2 * most, budget) - trials.steps
         rest = rest[: np.searchsorted(np.cumsum([one.cost for one in rest]), left, side="right")] or rest[:1]
         if rest[0].cost > left:
             break
-        again = more([one.policy for one in rest for _ in range(AGAIN)])
-        for i, one in enumerate(rest):
-            one.episodes.extend(again[AGAIN * i : AGAIN * (i + 1)])
-    best = max(rest, key=lambda one: one.merit)
-    return Found(rescaled(best.policy, moments), moments, played, best.episodes)
+        again = _per_episode(tasks, trials.play([one.policy for one in rest], AGAIN))
+        for one, (returns, lengths) in zip(rest, again):
+            one.returns.extend(returns)
+            one.lengths.extend(lengths)
+    best = max(rest, key=lambda one: one.merit).policy
+    best = best if trials.moments is None else rescaled(best, trials.moments)
+    return Found(best, trials.moments, trials.spent)
+
+
+def _per_episode(tasks: TaskSet, played: Evaluation) -> list[tuple[list[float], list[float]]]:
+    """Returns and steps of each policy's episodes, over tasks."""
+    returns, lengths = np.einsum("m,pmn->pn", tasks.shares, played.returns), played.lengths.sum(1)
+    return [(own.tolist(), steps.tolist()) for own, steps in zip(returns, lengths)]
 
 
 def _all_alike(candidates: list[Candidate]) -> bool:
     return float(np.ptp([one.merit for one in candidates])) == 0.0
 
 
-def draw(config: PolicyConfig, task: HostedTask, generator: np.random.Generator) -> ASAPPolicy:
+def draw(config: Config, tasks: TaskSet, generator: np.random.Generator) -> ASAPPolicy:
     """A policy that knows what it wants: planes in random directions, each skill with a preference."""
-    policy = build_policy(config, (task,), generator)
+    policy = build_policy(config.policy, tasks.tasks, generator)
     beta, theta = (
         generator.standard_normal(leaf.shape, np.float32) for leaf in (policy.partition.beta, policy.skills.theta)
     )
@@ -116,3 +158,30 @@ def draw(config: PolicyConfig, task: HostedTask, generator: np.random.Generator)
         partition=dataclasses.replace(policy.partition, beta=beta),
         skills=dataclasses.replace(policy.skills, theta=theta),
     )
+
+
+def search_symmetries(config: Config, experience: Experience, seed: int, policy: ASAPPolicy) -> Found:
+    """The policy with its planes turned by the sign pattern that has the best mean return over a few episodes."""
+    trials = Trials(experience, seed)
+    images = [flip(policy, signs) for signs in np.asarray(sign_patterns(policy.partition.num_planes))]
+    played = trials.play(images, config.run.search_episodes)
+    best = int(np.argmax(played.returns.mean(-1) @ experience.tasks.shares))
+    return Found(images[best], trials.moments, trials.spent)
+
+
+def found_start(config: Config, experience: Experience, seed: int, given: ASAPPolicy | None) -> Found:
+    """Where a seed begins: from a given policy or its best image, from the best of some, or as it is drawn."""
+    tasks = experience.tasks
+    if given is None and config.run.candidates:
+        return search(config, experience, seed)
+    policy = drawn_policy(config, tasks, seed) if given is None else given
+    if config.run.search_episodes:
+        return search_symmetries(config, experience, seed, policy)
+    size = len(tasks.spec.observation_names)
+    return Found(policy, no_moments(size) if tasks.is_scaled else None, no_totals(tasks))
+
+
+def stacked_starts(found: Sequence[Found]) -> tuple[ASAPPolicy, Moments | None, EpisodeTotals]:
+    """Of all seeds."""
+    policies, moments, totals = zip(*found)
+    return stack(list(policies)), None if moments[0] is None else stack(list(moments)), stack(list(totals))

@@ -1,5 +1,6 @@
-"""The update rules. All take the same batch and advantages and differ in how they turn scores into a step."""
+"""The update rules. All take the same batch and weights and differ in how they turn scores into a step."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -10,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
+from asap.experience.protocol import Batch, ScoredEpisodes
 from asap.learn.regularize import Regularity, regularity_gradient
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import (
@@ -73,53 +75,55 @@ def ascend(
 def actor_critic(
     config: LearnConfig,
     policy: ASAPPolicy,
-    batch: Transition,
-    advantages: Float[Array, "N"],
+    batch: Batch,
+    weights: Float[Array, "N"],
     optimizer: optax.OptState,
     iteration: Int[Array, ""],
 ) -> Step:
-    """AC-PG, what the paper ran: one step along the mean of advantage times score."""
-    before = score(policy, batch, config.gradient)
-    gradient, regularity = _gradient(config, policy, batch, before, advantages)
+    """AC-PG, what the paper ran: one step along the mean of weight times score."""
+    steps = batch.steps.flat()
+    before = score(policy, steps, config.gradient)
+    gradient, regularity = _gradient(config, policy, steps, before, weights)
     after, optimizer = ascend(config, policy, gradient, optimizer, iteration)
-    return Step(after, optimizer, _diagnose(config, gradient, before, after, batch, jnp.float32(0), regularity))
+    return Step(after, optimizer, _diagnose(config, gradient, before, after, steps, jnp.float32(0), regularity))
 
 
 def natural(
     config: LearnConfig,
     policy: ASAPPolicy,
-    batch: Transition,
-    advantages: Float[Array, "N"],
+    batch: Batch,
+    weights: Float[Array, "N"],
     optimizer: optax.OptState,
     iteration: Int[Array, ""],
 ) -> Step:
-    """As actor_critic, with the gradient multiplied by the inverse of the exact Fisher matrix: it is small."""
-    before = score(policy, batch, config.gradient)
-    gradient, regularity = _gradient(config, policy, batch, before, advantages)
+    """As actor_critic, with the gradient multiplied by the inverse of the Fisher matrix: it is small."""
+    steps = batch.steps.flat()
+    before = score(policy, steps, config.gradient)
+    gradient, regularity = _gradient(config, policy, steps, before, weights)
     flat, unflatten = jax.flatten_util.ravel_pytree(gradient)
-    matrix = fisher(config, policy, batch) + config.damping * jnp.eye(flat.shape[0])
+    find = fisher if has_closed_form(policy) else fisher_of_samples
+    matrix = find(config, policy, steps) + config.damping * jnp.eye(flat.shape[0])
     direction = jnp.linalg.solve(matrix, flat)
     # A gradient step in a flat direction of the policy can be huge in parameters: bound the predicted divergence.
     divergence = 0.5 * direction @ matrix @ direction
     direction = direction * jnp.minimum(1.0, jnp.sqrt(MAX_DIVERGENCE / (divergence + 1e-12)))
     after, optimizer = ascend(config, policy, unflatten(direction), optimizer, iteration)
-    return Step(after, optimizer, _diagnose(config, gradient, before, after, batch, jnp.float32(0), regularity))
+    return Step(after, optimizer, _diagnose(config, gradient, before, after, steps, jnp.float32(0), regularity))
 
 
 MAX_DIVERGENCE = 0.5  # Of a natural step of size 1, in nats.
 
 
-def fisher(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> Float[Array, "P P"]:
+def fisher(config: LearnConfig, policy: ASAPPolicy, steps: Transition) -> Float[Array, "P P"]:
     """Mean over states of the covariance of the score, summed exactly over actions (and skills, when sampled)."""
     num_actions = policy.skills.theta.shape[1]
     num_skills = 1 if config.gradient == MARGINAL else policy.num_skills
-    samples = batch.action.shape[-1]
 
     def add_outcome(matrix: Float[Array, "P P"], outcome: Int[Array, ""]) -> tuple[Float[Array, "P P"], None]:
         def constant(value: Int[Array, ""]) -> Int[Array, "N"]:
-            return jnp.full(samples, value, jnp.int32)
+            return jnp.full(steps.action.shape[-1], value, jnp.int32)
 
-        chosen = batch._replace(action=constant(outcome % num_actions), skill=constant(outcome // num_actions))
+        chosen = steps._replace(action=constant(outcome % num_actions), skill=constant(outcome // num_actions))
         scores = score(policy, chosen, config.gradient)
         vectors = jax.vmap(
             lambda step, one: jax.flatten_util.ravel_pytree(
@@ -128,10 +132,24 @@ def fisher(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> Float[
             in_axes=-1,
             out_axes=-1,
         )(chosen, scores)
-        return matrix + (vectors * jnp.exp(scores.log_prob)) @ vectors.T / samples, None
+        chances = jnp.exp(scores.log_prob)
+        chances = chances if steps.counts is None else jnp.where(steps.counts, chances, 0.0)
+        return matrix + (vectors * chances) @ vectors.T / steps.num_counted, None
 
     size = policy.skills.theta.size + policy.partition.beta.size
     return jax.lax.scan(add_outcome, jnp.zeros((size, size)), jnp.arange(num_skills * num_actions))[0]
+
+
+def fisher_of_samples(config: LearnConfig, policy: ASAPPolicy, steps: Transition) -> Float[Array, "P P"]:
+    """The same where actions can't be summed over: from those that were drawn."""
+
+    def vector(step: Transition) -> Float[Array, "P"]:
+        gradient = weighted_score_by_autodiff(policy, _as_batch(step), config.gradient, jnp.ones(1))
+        return jax.flatten_util.ravel_pytree(gradient)[0]
+
+    vectors = jax.vmap(vector, in_axes=-1, out_axes=-1)(steps)
+    kept = vectors if steps.counts is None else vectors * steps.counts
+    return kept @ vectors.T / steps.num_counted
 
 
 def _as_batch(sample):
@@ -141,47 +159,106 @@ def _as_batch(sample):
 def ppo(
     config: LearnConfig,
     policy: ASAPPolicy,
-    batch: Transition,
-    advantages: Float[Array, "N"],
+    batch: Batch,
+    weights: Float[Array, "N"],
     optimizer: optax.OptState,
     iteration: Int[Array, ""],
 ) -> Step:
     """Several steps on one batch; samples whose probability ratio has moved beyond the clip get no gradient."""
-    before = score(policy, batch, config.gradient)
+    steps, advantages = batch.steps.flat(), weights
+    before = score(policy, steps, config.gradient)
 
     def epoch(carry: tuple[ASAPPolicy, optax.OptState], _: None):
         policy, optimizer = carry
-        scores = score(policy, batch, config.gradient)
+        scores = score(policy, steps, config.gradient)
         # Beyond e^20 the ratio is clipped anyway; unbounded, it overflows and spoils the mean with inf * 0.
         ratio = jnp.exp(jnp.clip(scores.log_prob - before.log_prob, -20.0, 20.0))
         outside = jnp.where(advantages > 0, ratio > 1 + config.clip, ratio < 1 - config.clip)
         weights = jnp.where(outside, 0.0, ratio * advantages)
-        gradient, regularity = _gradient(config, policy, batch, scores, weights)
+        gradient, regularity = _gradient(config, policy, steps, scores, weights)
         after, optimizer = ascend(config, policy, gradient, optimizer, iteration)
-        return (after, optimizer), (gradient, outside.mean(), regularity)
+        return (after, optimizer), (gradient, outside.mean(where=steps.counts), regularity)
 
     (after, optimizer), history = jax.lax.scan(epoch, (policy, optimizer), None, length=config.epochs)
     gradient, clipped, regularity = jax.tree.map(lambda leaf: leaf[-1], history)
-    return Step(after, optimizer, _diagnose(config, gradient, before, after, batch, clipped, regularity))
+    return Step(after, optimizer, _diagnose(config, gradient, before, after, steps, clipped, regularity))
+
+
+def reinforce(
+    config: LearnConfig,
+    policy: ASAPPolicy,
+    batch: Batch,
+    weights: Float[Array, "N"] | None,
+    optimizer: optax.OptState,
+    iteration: Int[Array, ""],
+) -> Step:
+    """Whole return times whole score (Algorithm 1), with nothing added."""
+    unknown = jnp.float32(jnp.nan)
+    if batch.sums is not None:
+        gradient = _mean_over_episodes(config, batch.sums, batch.totals.episodes.sum().astype(jnp.float32))
+    else:
+        steps = batch.steps.flat()
+        gradient = _mean_score(config, policy, steps, score(policy, steps, config.gradient), weights)
+    policy, optimizer = ascend(config, policy, gradient, optimizer, iteration)
+    nothing = Regularity(unknown, jnp.full(policy.num_skills, jnp.nan))
+    return Step(policy, optimizer, Diagnostics(gradient, unknown, jnp.float32(0), nothing))
+
+
+def _mean_over_episodes(config: LearnConfig, sums: ScoredEpisodes, count: Float[Array, ""]) -> Parameters:
+    gradient = jax.tree.map(lambda leaf: leaf / count, sums.weighted)
+    if config.baseline == "none":
+        return gradient
+    # The mean return of the other episodes, so that the estimate stays unbiased: a factor n / (n - 1).
+    mean = sums.returns / count
+    return jax.tree.map(
+        lambda weighted, plain: (weighted - mean * plain / count) * count / (count - 1), gradient, sums.plain
+    )
+
+
+def from_data(
+    config: LearnConfig,
+    policy: ASAPPolicy,
+    batch: Batch,
+    weights: Float[Array, "N"],
+    optimizer: optax.OptState,
+    iteration: Int[Array, ""],
+) -> Step:
+    """One step uphill on the weighted likelihood of logged actions. None of our policies played them."""
+    steps = batch.steps.flat()
+    gradient, regularity = _gradient(config, policy, steps, score(policy, steps, MARGINAL), weights)
+    policy, optimizer = ascend(config, policy, gradient, optimizer, iteration)
+    return Step(policy, optimizer, Diagnostics(gradient, jnp.float32(jnp.nan), jnp.float32(0), regularity))
 
 
 def _gradient(
-    config: LearnConfig, policy: ASAPPolicy, batch: Transition, scores: Score, weights: Float[Array, "N"]
+    config: LearnConfig, policy: ASAPPolicy, steps: Transition, scores: Score, weights: Float[Array, "N"]
 ) -> tuple[Parameters, Regularity]:
-    """Mean of weight times score, plus the gradient of the regularity."""
-    weights = weights / weights.shape[-1]
-    if has_closed_form(policy):
-        gradient = weighted_score(policy, batch, scores, weights)
-    else:
-        gradient = weighted_score_by_autodiff(policy, batch, config.gradient, weights)
-    extra, regularity = regularity_gradient(config, policy, batch)
+    """Mean of weight times score over the steps that count, plus the gradient of the regularity."""
+    gradient = _mean_score(config, policy, steps, scores, weights)
+    extra, regularity = regularity_gradient(config, policy, steps)
     return jax.tree.map(jnp.add, gradient, extra), regularity
 
 
-def _diagnose(config, gradient, before, after, batch, clipped, regularity) -> Diagnostics:
-    change = score(after, batch, config.gradient).log_prob - before.log_prob
-    kl = (jnp.expm1(change) - change).mean()
+def _mean_score(
+    config: LearnConfig, policy: ASAPPolicy, steps: Transition, scores: Score, weights: Float[Array, "N"]
+) -> Parameters:
+    weights = weights / steps.num_counted
+    if has_closed_form(policy):
+        return weighted_score(policy, steps, scores, weights)
+    return weighted_score_by_autodiff(policy, steps, config.gradient, weights)
+
+
+def _diagnose(config, gradient, before, after, steps, clipped, regularity) -> Diagnostics:
+    change = score(after, steps, config.gradient).log_prob - before.log_prob
+    kl = (jnp.expm1(change) - change).mean(where=steps.counts)
     return Diagnostics(gradient, kl, clipped, regularity)
 
 
-UPDATES = {"actor-critic": actor_critic, "natural": natural, "ppo": ppo}
+UPDATES: dict[str, Callable[..., Step]] = {
+    "reinforce": reinforce,
+    "actor-critic": actor_critic,
+    "natural": natural,
+    "ppo": ppo,
+    "importance": from_data,
+    "likelihood": from_data,
+}

@@ -21,7 +21,7 @@ from asap.envs.controllers import find_controller
 from asap.envs.optimum import optimal_return
 from asap.envs.rooms import Rooms
 from asap.evaluate import evaluate
-from asap.offline.play import discounted_returns, play_logged
+from asap.experience.collect import discounted_returns, play_logged
 from asap.policy.build import build_policy
 from asap.runs.directory import Run
 from asap.runs.signals import StopRequest

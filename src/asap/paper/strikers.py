@@ -11,8 +11,8 @@ from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.striker import SHOOT
+from asap.experience.collect import play_logged
 from asap.learn.train import Trainer
-from asap.offline.play import play_logged
 from asap.paper import references
 from asap.paper.laboratory import Laboratory, Record
 from asap.policy.policy import ASAPPolicy

@@ -1,45 +1,23 @@
 """What a user should know before training: features that say nothing, planes that cannot move."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
 
-from asap.base.keys import Key, fold, root, uniforms
-from asap.envs.core import CompiledTasks, advance, begin
 from asap.policy.policy import ASAPPolicy
 
-LANES, STEPS = 64, 64
 SATURATED = 1e-6  # Beyond this the gradient of a plane is lost in the noise of any batch.
 NUM_SHOWN = 3
 
 
-def warnings_about(policy: ASAPPolicy, tasks: CompiledTasks) -> list[str]:
-    """One line for each thing that will hinder learning, judged where random play leads."""
-    psi, margins = jax.tree.map(np.asarray, jax.jit(_randomly_visited)(policy, tasks, root(0)))
-    names = policy.psi.names(tasks.env.spec.observation_names, tasks.descriptor_size)
-    return [*_about_features(psi, names), *_about_planes(margins)]
-
-
-def _randomly_visited(
-    policy: ASAPPolicy, tasks: CompiledTasks, key: Key
-) -> tuple[Float[Array, "F N"], Float[Array, "K N"]]:
-    """psi, and the margins of the planes, at the states of uniformly random play."""
-
-    def lane(key: Key) -> tuple[Float[Array, "T O"], Float[Array, "T Z"]]:
-        def step(episode, t: Int[Array, ""]):
-            action_key, noise_key, reset_key, task_key = (fold(key, t, purpose) for purpose in range(4))
-            task = tasks[episode.task]
-            at = tasks.env.observe(episode.state, task), tasks.env.descriptor(task)
-            action = jnp.int32(uniforms(action_key)[0] * tasks.env.spec.num_actions)
-            return advance(tasks, tasks.env.noise(noise_key), reset_key, task_key, episode, action)[0], at
-
-        return jax.lax.scan(step, begin(tasks, fold(key, STEPS, 0), fold(key, STEPS, 1)), jnp.arange(STEPS))[1]
-
-    observations, descriptors = jax.vmap(lane)(fold(key, jnp.arange(LANES)))
-    x, m = (jnp.moveaxis(part, -1, 0).reshape(part.shape[-1], -1) for part in (observations, descriptors))
-    psi = policy.psi(x, m)
-    return psi, policy.partition.margins(psi)
+def warnings_about(
+    policy: ASAPPolicy, x: Float[np.ndarray, "O N"], m: Float[np.ndarray, "Z N"], observation_names: tuple[str, ...]
+) -> list[str]:
+    """One line for each thing that will hinder learning, judged at the states that random play leads to."""
+    psi = jax.jit(lambda policy, x, m: policy.psi(x, m))(policy, x, m)
+    margins = policy.partition.margins(psi)
+    names = policy.psi.names(observation_names, len(m))
+    return [*_about_features(np.asarray(psi), names), *_about_planes(np.asarray(margins))]
 
 
 def _about_features(psi: np.ndarray, names: tuple[str, ...]) -> list[str]:

@@ -56,6 +56,11 @@ class ASAPPolicy(eqx.Module):
         sigma = jnp.exp(self.skills.log_probs_of_skill(skill, self.phi(x, m)))
         return skill, pick(draws[planes], sigma)
 
+    def likeliest(self, x: Observation, m: Descriptor, previous: Index) -> tuple[Int[Array, "*batch"], Array]:
+        """The most probable skill, and then its most probable action: what deterministic play is."""
+        skill = jnp.argmax(self.skill_log_probs(x, m, previous), axis=0).astype(jnp.int32)
+        return skill, self.skills.likeliest_action(skill, self.phi(x, m))
+
     def sample(
         self, key: Key, x: Observation, m: Descriptor, previous: Index = NO_SKILL
     ) -> tuple[Int[Array, "*batch"], Int[Array, "*batch"]]:

@@ -5,11 +5,13 @@ was; other features see their inputs move a little, less and less as more has be
 """
 
 import dataclasses
+from types import ModuleType
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from asap.policy.features import Features, Polynomial
 from asap.policy.policy import ASAPPolicy
@@ -29,23 +31,35 @@ def no_moments(size: int) -> Moments:
     return Moments(np.float32(0), np.zeros(size, np.float32), np.zeros(size, np.float32))
 
 
-def with_observations(moments: Moments, observations: Float[np.ndarray, "N O"]) -> Moments:
-    """In double precision, which single would not hold over a long run of steps."""
-    count, (mean, squares) = len(observations), (np.asarray(part, float) for part in moments[1:])
-    new_mean = observations.mean(0, dtype=float)
-    new_squares = np.square(observations - new_mean).sum(0, dtype=float)
-    total = float(moments.count) + count
-    offset = new_mean - mean
-    mean = mean + offset * count / total
-    squares = squares + new_squares + offset**2 * float(moments.count) * count / total
-    return Moments(np.float32(total), np.float32(mean), np.float32(squares))
+def moments_of(x: Float[Array, "O N"], counts: Bool[Array, "N"] | None = None) -> Moments:
+    """Of one batch, of which the first step counts."""
+    weights = np.ones(x.shape[-1], np.float32) if counts is None else counts.astype(np.float32)
+    count = weights.sum()
+    # Seen from the first step: squares of large numbers with a small spread would not hold it.
+    offsets = x - x[:, :1]
+    mean = offsets @ weights / count
+    return Moments(count, x[:, 0] + mean, (offsets - mean[:, None]) ** 2 @ weights)
 
 
-def shift_and_scale(moments: Moments) -> tuple[Float[np.ndarray, "O"], Float[np.ndarray, "O"]]:
-    mean = np.asarray(moments.mean, float)
-    deviation = np.sqrt(np.asarray(moments.squares, float) / max(float(moments.count), 1.0))
-    changes = deviation > LEAST_DEVIATION * np.maximum(np.abs(mean), 1e-3)
-    return np.float32(np.where(changes, mean, 0.0)), np.float32(1 / np.where(changes, deviation, 1.0))
+def merged(first: Moments, second: Moments) -> Moments:
+    """Of both together (Chan et al., 1979)."""
+    total = _numpy(first.count).maximum(first.count + second.count, np.float32(1))
+    offset, share = second.mean - first.mean, second.count / total
+    squares = first.squares + second.squares + offset**2 * first.count * share
+    return Moments(first.count + second.count, first.mean + offset * share, squares)
+
+
+def shift_and_scale(moments: Moments) -> tuple[Float[Array, "O"], Float[Array, "O"]]:
+    """What observations are moved and multiplied by."""
+    numpy, one = _numpy(moments.mean), np.float32(1)
+    deviation = numpy.sqrt(moments.squares / numpy.maximum(moments.count, one))
+    changes = deviation > LEAST_DEVIATION * numpy.maximum(abs(moments.mean), np.float32(1e-3))
+    return numpy.where(changes, moments.mean, 0 * one), one / numpy.where(changes, deviation, one)
+
+
+def _numpy(array: Array) -> ModuleType:
+    """NumPy on the host, where a compiled operation for every new shape would take long; JAX's inside a program."""
+    return jnp if isinstance(array, jax.Array) else np
 
 
 def rescaled(policy: ASAPPolicy, moments: Moments) -> ASAPPolicy:
@@ -74,15 +88,21 @@ def scaled_anew(policy: ASAPPolicy, moments: Moments) -> ASAPPolicy:
 
 
 def _rescaled(
-    features: Features, weights: Float[Array, "*rest F"], shift: Float[np.ndarray, "O"], scale: Float[np.ndarray, "O"]
+    features: Features, weights: Float[Array, "*rest F"], shift: Float[Array, "O"], scale: Float[Array, "O"]
 ) -> tuple[Features, Float[Array, "*rest F"]]:
     """w0 + sum_j w_j s_j (x_j - c_j) is the same function of x with the new s and c, and w in their measure."""
     inputs = np.asarray(features.inputs)
     shift, scale = shift[inputs], scale[inputs]
-    after = dataclasses.replace(features, shift=jnp.asarray(shift), scale=jnp.asarray(scale))
+    after = dataclasses.replace(features, shift=shift, scale=scale)
     if not isinstance(features.basis, Polynomial) or features.basis.degree != 1:
         return after, weights
-    weights = np.asarray(weights, float)
-    slopes = weights[..., 1:] * np.asarray(features.scale, float)
-    bias = weights[..., 0] + slopes @ (shift - np.asarray(features.shift, float))
-    return after, jnp.asarray(np.concatenate([bias[..., None], slopes / scale], -1), jnp.float32)
+    size = 1 + len(inputs)
+    # Interactions have such a block for each number of the descriptor, too; additive numbers stay as they are.
+    blocks = weights.shape[-1] // size if features.task == "interactions" else 1
+    own, rest = weights[..., : blocks * size], weights[..., blocks * size :]
+    own = own.reshape(*weights.shape[:-1], blocks, size)
+    slopes = own[..., 1:] * features.scale
+    bias = own[..., :1] + ((shift - features.shift) * slopes).sum(-1, keepdims=True)
+    numpy = _numpy(bias)
+    own = numpy.concatenate([bias, slopes / scale], -1).reshape(*weights.shape[:-1], blocks * size)
+    return after, numpy.concatenate([own, rest], -1)

@@ -39,6 +39,9 @@ class GibbsSkills(eqx.Module):
         scores = sum(theta[:, d] * phi[d] for d in range(phi.shape[0]))
         return jax.nn.log_softmax(self.alpha_theta * scores, axis=0)
 
+    def likeliest_action(self, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Int[Array, "*batch"]:
+        return jnp.argmax(self.log_probs_of_skill(skill, phi), axis=0).astype(jnp.int32)
+
 
 class GaussianSkills(eqx.Module):
     """sigma_i(a | x) = Normal(theta_i phi(x), exp(log_std_i)^2), each dimension of the action for itself.
@@ -60,6 +63,9 @@ class GaussianSkills(eqx.Module):
         log_std = lift(self.log_std, 2, batch_axes)
         errors = (action - lift(self.means(phi), 2, batch_axes)) * jnp.exp(-log_std)
         return -(0.5 * jnp.square(errors) + log_std + 0.5 * math.log(2 * math.pi)).sum(1)
+
+    def likeliest_action(self, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Float[Array, "A *batch"]:
+        return element(lift(self.means(phi), 2, skill.ndim), skill)
 
     def entropies(self) -> Float[Array, "S"]:
         """In nats."""

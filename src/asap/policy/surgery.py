@@ -7,7 +7,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from asap.base.errors import UserError
+from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import parameters_of, with_parameters
 
 
 def skills_on_side(num_planes: int, k: int, side: int) -> np.ndarray:
@@ -69,3 +71,14 @@ def soften(policy: ASAPPolicy, length: float) -> ASAPPolicy:
     beta = policy.partition.beta
     norm = jnp.linalg.norm(beta, axis=-1, keepdims=True)
     return _with(policy, beta * jnp.minimum(1.0, length / norm), policy.skills.theta)
+
+
+def flip(policy: ASAPPolicy, signs: Float[Array, "K"]) -> ASAPPolicy:
+    """Planes with sign -1 change sides: their two half-spaces swap skills (paper, Figure 2d)."""
+    parameters = parameters_of(policy)
+    return with_parameters(policy, parameters._replace(beta=parameters.beta * jnp.asarray(signs)[:, None]))
+
+
+def sign_patterns(num_planes: int) -> Float[Array, "S K"]:
+    """All 2^K of them; the first flips nothing."""
+    return 1.0 - 2.0 * skill_bits(num_planes)

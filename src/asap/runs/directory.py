@@ -129,6 +129,15 @@ class Run:
     def best(self) -> Checkpoint | None:
         return checkpoints.newest(self.checkpoints, self.notice, name="best")
 
+    def best_score(self) -> float:
+        """Of the best checkpoint; -infinity before there is one."""
+        best = self.best()
+        return -math.inf if best is None else best.meta.get("score", -math.inf)
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
     def append(self, event: Mapping[str, Any]) -> None:
         """Adds one line to the event log. What is not finite becomes null."""
         line = json.dumps(_plain(event), allow_nan=False).encode() + b"\n"

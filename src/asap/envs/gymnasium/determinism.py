@@ -60,7 +60,7 @@ EPISODES = 3
 EVERY = 25  # Updates between two looks.
 
 
-def watch_for_drift(task: Any, notice: Callable[[str], None]) -> Callable[[Any], None]:
+def watch_for_drift(task: Any, notice: Callable[[str], None]) -> Callable[[int], None]:
     """A callback between updates. Says at once where seed and actions do not decide an episode, and later where they do
     no longer lead where they led. Neither is an error."""
     make_border = functools.partial(CheckedEnv, task.source, task.rules)
@@ -68,15 +68,15 @@ def watch_for_drift(task: Any, notice: Callable[[str], None]) -> Callable[[Any],
     found = check(make_border, seeds)
     if found is not None:
         notice(f"{found}; the same settings may not give the same result again")
-        return lambda report: None
+        return lambda update: None
     first, said = digests(make_border, seeds[:1]), False
 
-    def look(report: Any) -> None:
+    def look(update: int) -> None:
         nonlocal said
-        if not said and report.update % EVERY == 0 and digests(make_border, seeds[:1]) != first:
+        if not said and update % EVERY == 0 and digests(make_border, seeds[:1]) != first:
             said = True
             notice(
-                f"the environment drifts: the same seed and actions led elsewhere at update {report.update} than at the start"
+                f"the environment drifts: the same seed and actions led elsewhere at update {update} than at the start"
             )
 
     return look

@@ -1,22 +1,28 @@
 """Environments that are not ours: what the learner must know about one before workers play it."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
+from jaxtyping import Float
 
 from asap.base.errors import UserError
 from asap.base.spec import Spec
 from asap.envs.gymnasium import spaces as space_records
+from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.checked_env import time_limit
+from asap.envs.gymnasium.errors import EnvError
 from asap.envs.gymnasium.isolation import Sink, Surroundings, close, silently
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.names import GRID_COLUMNS, KNOWN, Names
+from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.spaces import bounds, check_spaces, num_numbers
 
 DISCOUNT = 0.99
+STEPS = 300_000  # Budget where the user says none.
 FREQUENCIES = (0.25, 0.5)
 PLANES_OF_CONTROLS, MOST_PLANES, FEW_INPUTS = 2, 4, 6  # Where the user says nothing.
 SETTINGS = (
@@ -93,6 +99,36 @@ class HostedTask:
     @property
     def reference(self) -> None:
         """Nobody has measured any."""
+
+    @property
+    def budget(self) -> tuple[str, ...]:
+        return (f"run.steps={STEPS}",)
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        return self.observation_space.shape
+
+    @property
+    def actions(self) -> str:
+        return str(self.action_space)
+
+    def reader(self) -> Callable[[Any], Float[np.ndarray, "O"]]:
+        read = reading(self.observation_space, lambda _: None)
+
+        def checked(observation: Any) -> Float[np.ndarray, "O"]:
+            try:
+                return read(observation)
+            except EnvError as error:
+                cure = f"give what {self.name} returns, or several stacked on a first axis"
+                raise UserError("obs", error.what, error.value or np.shape(observation), cure) from None
+
+        return checked
+
+    def actor(self) -> Callable[[Any], Any]:
+        return control(self.action_space)
+
+    def record(self) -> dict[str, Any]:
+        return record(self)
 
 
 def describe(source: EnvSource, rules: EnvLimits) -> HostedTask:

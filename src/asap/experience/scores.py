@@ -10,37 +10,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.base.keys import Key, fold
+from asap.base.keys import Key
 from asap.base.types import EpisodeTotals, Transition
 from asap.envs.core import CompiledTasks, Outcome
-from asap.learn.rollout import (
-    Moment,
-    add,
-    count_ended,
-    lane_keys,
-    look,
-    make_step,
-    no_episodes,
-    start_lanes,
-    start_moment,
-)
+from asap.experience.protocol import ScoredEpisodes
+from asap.experience.rollout import Moment, add, count_ended, fresh_episodes, look_lanes, no_episodes, play
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import Parameters, score
 
 
-class ScoredEpisodes(NamedTuple):
-    """Over complete episodes g: sum of R(g) score(g), sum of score(g), sum of R(g), and what was played."""
-
-    weighted: Parameters
-    plain: Parameters
-    returns: Float[Array, ""]  # Discounted: R of the gradient theorem.
-    totals: EpisodeTotals
-
-
-class Running(NamedTuple):
+class RunningScores(NamedTuple):
     """What each lane has gathered in its present episode; lanes are the last axis."""
 
-    moment: Moment
     theta: Float[Array, "S A D L"]
     beta: Float[Array, "K F L"]
     discounted: Float[Array, "L"]
@@ -49,11 +30,46 @@ class Running(NamedTuple):
     playing: Bool[Array, "L"]
 
 
-class Progress(NamedTuple):
-    running: Running
-    episodes: ScoredEpisodes
+class GatheredScores(NamedTuple):
+    running: RunningScores
+    sums: ScoredEpisodes
+    totals: EpisodeTotals
     started: Int[Array, ""]
-    step: Int[Array, ""]
+
+
+class Scores(NamedTuple):
+    """Sums the scores of at least `num_episodes` complete episodes."""
+
+    policy: ASAPPolicy
+    tasks: CompiledTasks
+    num_episodes: int
+    gradient: str
+    discount: float
+
+    def start(self, moment: Moment) -> GatheredScores:
+        num_lanes = moment.skill.shape[-1]
+        zeros = Parameters(jnp.zeros_like(self.policy.skills.theta), jnp.zeros_like(self.policy.partition.beta))
+        flat, off = jnp.zeros(num_lanes), jnp.zeros(num_lanes, bool)
+        lane_zeros = jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape, num_lanes)), zeros)
+        running = RunningScores(lane_zeros.theta, lane_zeros.beta, flat, flat + 1, off, ~off)
+        sums = ScoredEpisodes(zeros, zeros, jnp.float32(0))
+        return GatheredScores(running, sums, no_episodes(self.tasks.size), jnp.int32(num_lanes))
+
+    def add(
+        self, gathered: GatheredScores, before: Moment, outcome: Outcome, step: Int[Array, ""]
+    ) -> tuple[GatheredScores, None]:
+        # Sums are closed one step late, from the loop's carry: closing them in the step that ends an episode would make
+        # the compiler compute that step anew for each of their elements.
+        sums, running = collect_finished(gathered.sums, gathered.running)
+        running = add_score(self.policy, self.tasks, before, running, self.gradient)
+        may_start = gathered.started < self.num_episodes
+        totals = add(gathered.totals, count_ended(outcome, self.tasks.size, running.playing))
+        running = move_on(running, outcome, may_start, self.discount)
+        started = gathered.started + jnp.where(may_start, running.finished.sum(), 0)
+        return GatheredScores(running, sums, totals, started), None
+
+    def goes_on(self, gathered: GatheredScores) -> Bool[Array, "L"]:
+        return gathered.running.playing
 
 
 def play_scored(
@@ -64,39 +80,16 @@ def play_scored(
     num_episodes: int,
     gradient: str,
     discount: float,
-) -> ScoredEpisodes:
+) -> tuple[ScoredEpisodes, EpisodeTotals]:
     """At least `num_episodes` complete episodes under one policy."""
-    num_lanes = min(num_lanes, num_episodes)
-    keys = lane_keys(fold(key, 0), num_lanes)
-    lanes = start_lanes(tasks, fold(key, 1), num_lanes)
-    moment = jax.vmap(lambda k, lane: start_moment(tasks, policy, k, lane), in_axes=-1, out_axes=-1)(keys, lanes)
-
-    def body(progress: Progress) -> Progress:
-        # Sums are closed one step late, from the loop's carry: closing them in the step that ends an episode would make
-        # the compiler compute that step anew for each of their elements.
-        episodes, running = collect_finished(progress.episodes, progress.running)
-        running = add_score(policy, tasks, running, gradient)
-        moment, outcome = jax.vmap(
-            lambda k, at: make_step(tasks, policy, k, progress.step, at), in_axes=-1, out_axes=-1
-        )(keys, running.moment)
-        may_start = progress.started < num_episodes
-        totals = add(episodes.totals, count_ended(outcome, tasks.size, running.playing))
-        running = move_on(running, moment, outcome, may_start, discount)
-        started = progress.started + jnp.where(may_start, running.finished.sum(), 0)
-        return Progress(running, episodes._replace(totals=totals), started, progress.step + 1)
-
-    zeros = Parameters(jnp.zeros_like(policy.skills.theta), jnp.zeros_like(policy.partition.beta))
-    nothing = ScoredEpisodes(zeros, zeros, jnp.float32(0), no_episodes(tasks.size))
-    flat, off = jnp.zeros(num_lanes), jnp.zeros(num_lanes, bool)
-    lane_zeros = jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape, num_lanes)), zeros)
-    running = Running(moment, lane_zeros.theta, lane_zeros.beta, flat, flat + 1, off, ~off)
-    progress = Progress(running, nothing, jnp.int32(num_lanes), jnp.int32(0))
-    progress = jax.lax.while_loop(lambda p: p.running.playing.any(), body, progress)
-    episodes, _ = collect_finished(progress.episodes, progress.running)
-    return subtract_means(policy, episodes)
+    keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(min(num_lanes, num_episodes)))
+    scores = Scores(policy, tasks, num_episodes, gradient, discount)
+    _, gathered, _ = play(tasks, policy, keys, moment, scores)
+    sums, _ = collect_finished(gathered.sums, gathered.running)
+    return subtract_means(policy, sums), gathered.totals
 
 
-def collect_finished(episodes: ScoredEpisodes, running: Running) -> tuple[ScoredEpisodes, Running]:
+def collect_finished(episodes: ScoredEpisodes, running: RunningScores) -> tuple[ScoredEpisodes, RunningScores]:
     """Add the finished episodes' sums and clear them."""
     done = running.finished.astype(jnp.float32)
     returns = done * running.discounted
@@ -121,10 +114,11 @@ def collect_finished(episodes: ScoredEpisodes, running: Running) -> tuple[Scored
     )
 
 
-def add_score(policy: ASAPPolicy, tasks: CompiledTasks, running: Running, gradient: str) -> Running:
+def add_score(
+    policy: ASAPPolicy, tasks: CompiledTasks, moment: Moment, running: RunningScores, gradient: str
+) -> RunningScores:
     """Add the score of the step about to be made. Constant skills count visits; their mean is subtracted at the end."""
-    moment = running.moment
-    x, m = jax.vmap(lambda lane: look(tasks, lane.episode), in_axes=-1, out_axes=-1)(moment.lane)
+    x, m = look_lanes(tasks, moment)
     unused = jnp.zeros_like(running.discounted)
     step = Transition(x, m, moment.lane.previous_skill, moment.skill, moment.action, unused, unused > 0, unused > 0, x)
     scores = score(policy, step, gradient)
@@ -152,10 +146,9 @@ def subtract_means(policy: ASAPPolicy, episodes: ScoredEpisodes) -> ScoredEpisod
     return episodes._replace(weighted=centred(episodes.weighted), plain=centred(episodes.plain))
 
 
-def move_on(running: Running, moment: Moment, outcome: Outcome, may_start: Bool[Array, ""], discount: float) -> Running:
+def move_on(running: RunningScores, outcome: Outcome, may_start: Bool[Array, ""], discount: float) -> RunningScores:
     ended = outcome.terminated | outcome.truncated
     return running._replace(
-        moment=moment,
         discounted=running.discounted + running.weight * outcome.reward,
         weight=running.weight * discount,
         finished=ended & running.playing,

@@ -1,0 +1,46 @@
+"""The one place that asks which kind of task it is: from tasks to the experience that plays or reads them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from asap.base.errors import UserError
+from asap.base.spec import TaskSet
+from asap.config.schema import Config
+from asap.envs import catalog
+from asap.envs.gymnasium.determinism import watch_for_drift
+from asap.envs.gymnasium.task import HostedTask
+from asap.experience.compiled import Compiled
+from asap.experience.hosted import Hosted
+from asap.experience.logged import Logged, open_data
+from asap.experience.protocol import Experience
+from asap.workers.hire import IN_PROCESS, hire
+
+
+def choose(
+    config: Config, tasks: TaskSet, workers: str, folder: Path, notice: Callable[[str], None], learns: bool = True
+) -> Experience:
+    """`workers` play hosted environments, and `folder` takes what they print; `notice` shows the user a line.
+
+    Where nothing is learned, logged data are not read: policies are played.
+    """
+    player = _player(config, tasks, workers, folder, notice, learns)
+    if config.offline.data is None or not learns:
+        return player
+    return Logged(config, tasks, open_data(config, tasks.tasks[0]), player)
+
+
+def _player(
+    config: Config, tasks: TaskSet, workers: str, folder: Path, notice: Callable[[str], None], learns: bool
+) -> Experience:
+    first = tasks.tasks[0]
+    if isinstance(first, HostedTask):
+        env = config.env
+        limits = env.step_timeout, env.retries, env.on_no_workers
+        sources = tuple(task.hosted_source for task in tasks.tasks)
+        dispatcher = hire(workers, sources, folder, notice, *limits)
+        watch = watch_for_drift(first, notice) if env.check_determinism and learns else None
+        return Hosted(config, tasks, dispatcher, notice, watch)
+    if workers != IN_PROCESS:
+        raise UserError("--workers", f"{first.name} is compiled and needs none", workers, "leave it out")
+    named = tuple(zip(tasks.names, tasks.weights, strict=True))
+    return Compiled(config, tasks, catalog.task_set(named))

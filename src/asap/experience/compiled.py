@@ -1,0 +1,184 @@
+"""Experience of tasks that are compiled together with the learner: lanes of episodes played inside the update's program."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from asap.base.arrays import compiled
+from asap.base.episodes import EVALUATION, SEARCH
+from asap.base.keys import Key, fold, root
+from asap.base.spec import TaskSet
+from asap.config.schema import Config
+from asap.envs.core import CompiledTasks, Outcome
+from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation
+from asap.experience.rollout import (
+    Controlled,
+    Lane,
+    Likeliest,
+    Moment,
+    Window,
+    fresh_episodes,
+    play,
+    play_window,
+    start_lanes,
+)
+from asap.experience.scores import play_scored
+from asap.policy.policy import ASAPPolicy
+
+# Ids folded into a seed's key: one stream per purpose. 0 and 1 are drawn on the host.
+LANES, PLAY, LOOK = 2, 3, 4
+_STREAMS = {EVALUATION: 5, SEARCH: 7}
+RANDOM_LANES = RANDOM_STEPS = 64
+
+
+class Compiled:
+    """All seeds in one program."""
+
+    together = True
+
+    def __init__(self, config: Config, tasks: TaskSet, compiled_tasks: CompiledTasks):
+        self.config, self.tasks, self._tasks = config, tasks, compiled_tasks
+        self.most_updates = config.run.chunk
+        learn = config.learn
+        self._discount = tasks.spec.discount if learn.discount is None else learn.discount
+        self._evaluate = compiled(self._evaluated, static_argnames=("num_episodes", "deterministic"))
+
+    def begin(self, key: Key) -> Lane:
+        return start_lanes(self._tasks, fold(key, LANES), jnp.arange(self.config.learn.lanes))
+
+    def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> tuple[()]:
+        return ()
+
+    def collect(self, key: Key, policy: ASAPPolicy, carry: Lane, fed: tuple[()]) -> tuple[Lane, Batch]:
+        learn = self.config.learn
+        if learn.learner == "reinforce":
+            episodes = learn.lanes, learn.batch_episodes, learn.gradient, self._discount
+            sums, totals = play_scored(policy, self._tasks, key, *episodes)
+            return carry, Batch(totals, totals.steps.sum(), sums=sums)
+        lanes, steps, totals = play_window(policy, self._tasks, carry, key, learn.window)
+        return lanes, Batch(totals, learn.lanes * learn.window, steps)
+
+    def evaluate(self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool) -> Evaluation:
+        """In rounds of one size: results under `vmap` can differ in the last bits with the size of the batch."""
+        size = min(num_episodes, self.config.run.eval_episodes)
+        rounds = -(-num_episodes // size)
+        first = np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
+        parts = [self._round(policies, ids, first + r, size, deterministic) for r in range(rounds)]
+        return join_rounds(parts, num_episodes)
+
+    def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
+        """`eval_episodes` on every task, as learned."""
+        run = self.config.run
+        keys = stacked_keys(range(run.seed, run.seed + run.seeds), LOOK, np.full(run.seeds, update))
+        return self._played(keys, policies, run.eval_episodes, False)
+
+    def random_states(self) -> tuple[Float[np.ndarray, "O N"], Float[np.ndarray, "Z N"]]:
+        x, m = jax.jit(self._visited_at_random)(root(0))
+        return np.asarray(x), np.asarray(m)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _round(
+        self, policies: ASAPPolicy, ids: EpisodeIds, numbers: Int[np.ndarray, "P"], size: int, deterministic: bool
+    ) -> Evaluation:
+        return self._played(stacked_keys(ids.seeds, _STREAMS[ids.stream], numbers), policies, size, deterministic)
+
+    def _played(self, keys: Key, policies: ASAPPolicy, num_episodes: int, deterministic: bool) -> Evaluation:
+        counted = self._evaluate(keys, policies, num_episodes=num_episodes, deterministic=deterministic)
+        *per_episode, steps, starts, _, _ = map(np.asarray, counted)
+        return Evaluation(*(values.astype(float) for values in per_episode), steps, starts)
+
+    def _visited_at_random(self, key: Key) -> tuple[Float[Array, "O N"], Float[Array, "Z N"]]:
+        num_actions = self.tasks.spec.num_actions
+        actor = Controlled(lambda x: jnp.full((num_actions, *x.shape[1:]), 1 / num_actions))
+        keys, moment = fresh_episodes(self._tasks, actor, key, jnp.arange(RANDOM_LANES))
+        steps = play(self._tasks, actor, keys, moment, Window(self._tasks), RANDOM_STEPS)[2]
+        steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), steps).flat()
+        return steps.observation, steps.descriptor
+
+    def _evaluated(self, keys: Key, policies: ASAPPolicy, num_episodes: int, deterministic: bool) -> "Counted":
+        """Axes (policies, tasks, ...). All policies play in one loop, one task after the other."""
+        actors = Likeliest(policies) if deterministic else policies
+
+        def on(index: int, name: str) -> Counted:
+            own = jax.vmap(lambda key: fold(key, index))(keys)
+            return count_episodes(self._tasks.only(name), actors, own, num_episodes, policies.num_skills)
+
+        each = [on(index, name) for index, name in enumerate(self._tasks.names)]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *each)
+
+
+def stacked_keys(seeds, stream: int, numbers: Int[np.ndarray, "P"]) -> Key:
+    """One key per policy, a function of seed, stream and number."""
+    keys = jax.tree.map(lambda *words: np.stack(words), *(root(int(seed)) for seed in seeds))
+    return jax.vmap(lambda key, number: fold(key, stream, number))(keys, jnp.asarray(numbers, jnp.int32))
+
+
+class Counted(NamedTuple):
+    """Lanes that play, or have played, one episode each."""
+
+    returns: Float[Array, "N"]
+    discounted: Float[Array, "N"]
+    success: Bool[Array, "N"]
+    lengths: Int[Array, "N"]
+    skill_steps: Int[Array, "S"]
+    skill_starts: Int[Array, "S"]
+    playing: Bool[Array, "N"]
+    weight: Float[Array, "N"]  # gamma^t
+
+
+class Counts(NamedTuple):
+    """One episode per lane: its return and length, and how much each skill is used."""
+
+    num_skills: int
+    discount: float
+
+    def start(self, moment: Moment) -> Counted:
+        zeros, none = jnp.zeros(moment.skill.shape), jnp.zeros(moment.skill.shape, bool)
+        skills = jnp.zeros(self.num_skills, jnp.int32)
+        return Counted(zeros, zeros, none, zeros.astype(jnp.int32), skills, skills, ~none, zeros + 1)
+
+    def add(self, gathered: Counted, before: Moment, outcome: Outcome, step: Int[Array, ""]) -> tuple[Counted, None]:
+        """Only lanes that still play are counted."""
+        used = (jnp.arange(self.num_skills)[:, None] == before.skill) & gathered.playing
+        begun = used & (before.skill != before.lane.previous_skill)
+        ends = (outcome.terminated | outcome.truncated) & gathered.playing
+        paid = jnp.where(gathered.playing, gathered.weight * outcome.reward, 0.0)
+        return Counted(
+            returns=jnp.where(ends, outcome.total, gathered.returns),
+            discounted=gathered.discounted + paid,
+            success=jnp.where(ends, outcome.success, gathered.success),
+            lengths=jnp.where(ends, outcome.elapsed, gathered.lengths),
+            skill_steps=gathered.skill_steps + used.sum(-1),
+            skill_starts=gathered.skill_starts + begun.sum(-1),
+            playing=gathered.playing & ~ends,
+            weight=gathered.weight * self.discount,
+        ), None
+
+    def goes_on(self, gathered: Counted) -> Bool[Array, "N"]:
+        return gathered.playing
+
+
+def count_episodes(
+    tasks: CompiledTasks, actors: ASAPPolicy | Likeliest, keys: Key, num_episodes: int, num_skills: int
+) -> Counted:
+    """One episode per lane for each of the stacked actors."""
+    ids = jnp.arange(num_episodes)
+    lanes, moment = jax.vmap(lambda actor, key: fresh_episodes(tasks, actor, key, ids))(actors, keys)
+    return play(tasks, actors, lanes, moment, Counts(num_skills, tasks.env.spec.discount), stacked=True)[1]
+
+
+def join_rounds(parts: list[Evaluation], num_episodes: int) -> Evaluation:
+    """Several rounds as one."""
+    per_episode = ("returns", "discounted", "success", "lengths")
+    joined = {
+        name: np.concatenate([getattr(part, name) for part in parts], -1)[..., :num_episodes] for name in per_episode
+    }
+    counts = {
+        name: sum(getattr(part, name).astype(np.int64) for part in parts) for name in ("skill_steps", "skill_starts")
+    }
+    return Evaluation(**joined, **counts)

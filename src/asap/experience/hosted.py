@@ -1,0 +1,220 @@
+"""Experience of environments that are played on the host: workers bring complete episodes, compiled updates learn from them.
+
+What an update sees is a function of ids: episode n of a seed is the same whoever plays it, a batch takes episodes in the
+order of their numbers, and how many it takes is decided by the episodes themselves. So any number of workers of any kind
+gives the same bits. Episodes stand one after the other in one lane and are filled up to one of a few sizes, so that few
+programs are compiled.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from asap.base.arrays import member
+from asap.base.episodes import EVALUATION, TRAINING, EpisodeId, Played
+from asap.base.keys import Key
+from asap.base.spec import TaskSet
+from asap.base.types import EpisodeTotals, Transition
+from asap.config.schema import Config
+from asap.experience.episode_warnings import EpisodeWarnings
+from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation
+from asap.policy.plan import plan_of
+from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.policy.scaling import moments_of
+from asap.workers.dispatch import Dispatcher
+from asap.workers.work import Work
+
+SMALLEST, GROWTH = 2048, 4
+
+
+class Hosted:
+    """Seed by seed: a common padding would make one seed's bits depend on the others."""
+
+    together = False
+    most_updates = 1
+
+    def __init__(
+        self,
+        config: Config,
+        tasks: TaskSet,
+        dispatcher: Dispatcher,
+        notice: Callable[[str], None],
+        watch: Callable[[int], None] | None = None,
+    ):
+        """`watch` looks after each update whether the environments still are what they were."""
+        self.config, self.tasks, self._dispatcher, self._watch = config, tasks, dispatcher, watch
+        self._warnings = EpisodeWarnings(notice, config.env.allow_one_step)
+        self._seeds = range(config.run.seed, config.run.seed + config.run.seeds)
+        self._numbers = itertools.count()  # Of chunks: they tell answers apart and have no part in the result.
+        self._recent: list[list[Played]] = [[] for _ in self._seeds]
+
+    def begin(self, key: Key) -> None:
+        return None
+
+    def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> list[Batch | None]:
+        """A batch for every seed that goes on: rounds of episodes until there are enough."""
+        plans, size = self._plans(policies), self.config.learn.round_episodes
+        batches: list[list[Played]] = [[] for _ in self._seeds]
+        while wanted := [i for i, batch in enumerate(batches) if active[i] and not self._is_enough(batch)]:
+            works = []
+            for i in wanted:
+                first = int(counters.episodes[i]) + len(batches[i])
+                ids = [self._training_id(self._seeds[i], number) for number in range(first, first + size)]
+                works += self._works(plans[i], ids, False)
+            episodes = iter(self._play(works))
+            for i in wanted:
+                batches[i] += itertools.islice(episodes, size)
+        self._recent = [batch or before for batch, before in zip(batches, self._recent)]
+        return [packed(batch, self.tasks) if batch else None for batch in batches]
+
+    def collect(self, key: Key, policy: ASAPPolicy, carry: None, fed: Batch) -> tuple[None, Batch]:
+        return None, fed
+
+    def evaluate(self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool) -> Evaluation:
+        each = self.played(policies, ids, num_episodes, deterministic)
+        return evaluation_of(each, self.tasks, policies.num_skills)
+
+    def played(
+        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool
+    ) -> list[list[Played]]:
+        """The episodes of each policy, task by task."""
+        works, first = [], np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
+        for plan, seed, begin in zip(self._plans(policies), ids.seeds, first.tolist()):
+            numbers = itertools.product(range(self.tasks.size), range(begin, begin + num_episodes))
+            works += self._works(plan, [EpisodeId(seed, ids.stream, n, task) for task, n in numbers], deterministic)
+        episodes, count = iter(self._play(works)), self.tasks.size * num_episodes
+        return [list(itertools.islice(episodes, count)) for _ in ids.seeds]
+
+    def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
+        """What was played last in training: an environment may be too slow to play more for a curve alone."""
+        if not update:
+            count = self.config.run.eval_episodes
+            return self.evaluate(policies, EpisodeIds(self._seeds, EVALUATION), count, deterministic=False)
+        if self._watch is not None:
+            self._watch(update)
+        return evaluation_of(self._recent, self.tasks, policies.num_skills)
+
+    def random_states(self) -> None:
+        """An environment may be too slow to play for this alone."""
+        return None
+
+    def close(self) -> None:
+        self._dispatcher.close()
+
+    def _is_enough(self, batch: list[Played]) -> bool:
+        learn = self.config.learn
+        if learn.learner == "reinforce":  # A mean over episodes, long or short.
+            return len(batch) >= learn.batch_episodes
+        return sum(episode.length for episode in batch) >= learn.batch_steps
+
+    def _training_id(self, seed: int, number: int) -> EpisodeId:
+        """m ~ mu, decided by the id."""
+        if self.tasks.size == 1:
+            return EpisodeId(seed, TRAINING, number)
+        uniform = EpisodeId(seed, TRAINING, number).uniform()
+        return EpisodeId(seed, TRAINING, number, int((uniform >= np.cumsum(self.tasks.shares)[:-1]).sum()))
+
+    def _plans(self, policies: ASAPPolicy) -> list:
+        size, descriptors = len(self.tasks.spec.observation_names), self.tasks.descriptors
+        count = policies.partition.beta.shape[0]
+        return [plan_of(member(policies, index), size, descriptors) for index in range(count)]
+
+    def _works(self, plan, ids: Sequence[EpisodeId], deterministic: bool) -> Iterator[Work]:
+        size = self.config.learn.episodes_per_chunk
+        for i in range(0, len(ids), size):
+            yield Work(next(self._numbers), plan, tuple(ids[i : i + size]), deterministic)
+
+    def _play(self, works: list[Work]) -> list[Played]:
+        episodes = [episode for finished in self._dispatcher.play(works) for episode in finished.played]
+        self._warnings.look(episodes)
+        return episodes
+
+
+def batch_size(num_steps: int) -> int:
+    """The size that so many steps are filled up to."""
+    size = SMALLEST
+    while size < num_steps:
+        size *= GROWTH
+    return size
+
+
+def packed(episodes: Sequence[Played], tasks: TaskSet) -> Batch:
+    """One lane with one step after the other; padding does not count."""
+    lengths = [episode.length for episode in episodes]
+    num_steps = sum(lengths)
+    missing = batch_size(num_steps) - num_steps
+
+    def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+        rows = np.concatenate(parts)
+        padded = np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)])
+        return np.moveaxis(padded, 0, -1)[..., None]
+
+    def last(flags: Sequence[bool]) -> np.ndarray:
+        """The flag of each episode, at its last step."""
+        column = np.zeros((num_steps + missing, 1), bool)
+        column[np.cumsum(lengths) - 1, 0] = flags
+        return column
+
+    start = np.int32([NO_SKILL])
+    task = joined([np.repeat(np.int32(episode.episode.task), episode.length) for episode in episodes])
+    counts = np.arange(num_steps + missing)[:, None] < num_steps
+    steps = Transition(
+        observation=joined([episode.observations[:-1] for episode in episodes]),
+        descriptor=np.moveaxis(tasks.descriptors[task], -1, 0),
+        previous_skill=joined([np.concatenate([start, episode.skills[:-1]]) for episode in episodes]),
+        skill=joined([episode.skills for episode in episodes]),
+        action=joined([episode.actions for episode in episodes]),
+        reward=joined([episode.rewards for episode in episodes]),
+        terminated=last([episode.terminated for episode in episodes]),
+        truncated=last([not episode.terminated for episode in episodes]),
+        next_observation=joined([episode.observations[1:] for episode in episodes]),
+        of_task=None if tasks.size == 1 else task == np.arange(tasks.size)[:, None, None],
+        counts=counts,
+    )
+    return Batch(totals_of(episodes, tasks.size), np.int32(num_steps), steps)
+
+
+def totals_of(episodes: Sequence[Played], num_tasks: int) -> EpisodeTotals:
+    def summed(values: Sequence[float], kind: type) -> np.ndarray:
+        tasks = [episode.episode.task for episode in episodes]
+        return np.bincount(tasks, weights=values, minlength=num_tasks).astype(kind)
+
+    return EpisodeTotals(
+        episodes=summed([1.0] * len(episodes), np.int32),
+        returns=summed([episode.total for episode in episodes], np.float32),
+        successes=summed([float(bool(episode.success)) for episode in episodes], np.int32),
+        steps=summed([episode.length for episode in episodes], np.int32),
+    )
+
+
+def evaluation_of(each: Sequence[Sequence[Played]], tasks: TaskSet, num_skills: int) -> Evaluation:
+    """Episodes of each policy; policies may have played different numbers of episodes: what is missing is NaN."""
+    groups = [[[e for e in episodes if e.episode.task == m] for m in range(tasks.size)] for episodes in each]
+    most = max((len(group) for per_task in groups for group in per_task), default=0)
+
+    def table(value: Callable[[Played], float]) -> np.ndarray:
+        rows = [[[*map(value, group), *[np.nan] * (most - len(group))] for group in per_task] for per_task in groups]
+        return np.asarray(rows, float).reshape(len(groups), tasks.size, most)
+
+    def counted(values: Callable[[Played], Int[np.ndarray, "n"]]) -> np.ndarray:
+        none = np.zeros(0, np.int32)
+        rows = [[np.concatenate([none, *map(values, group)]) for group in per_task] for per_task in groups]
+        return np.asarray([[np.bincount(row, minlength=num_skills) for row in per_task] for per_task in rows])
+
+    seen = [np.concatenate([e.observations[:-1] for e in episodes]) for episodes in each if len(episodes)]
+    return Evaluation(
+        returns=table(lambda episode: episode.total),
+        discounted=table(lambda episode: discounted(episode, tasks.spec.discount)),
+        success=table(lambda episode: np.nan if episode.success is None else episode.success),
+        lengths=table(lambda episode: episode.length),
+        skill_steps=counted(lambda episode: episode.skills),
+        skill_starts=counted(lambda episode: episode.skills[np.flatnonzero(np.diff(episode.skills, prepend=NO_SKILL))]),
+        seen=[moments_of(observations.T) for observations in seen] if tasks.is_scaled else None,
+        observations=np.concatenate(seen) if seen else None,
+    )
+
+
+def discounted(episode: Played, discount: float) -> float:
+    return float(episode.rewards.astype(float) @ discount ** np.arange(episode.length))

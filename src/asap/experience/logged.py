@@ -1,0 +1,165 @@
+"""Experience from logged data: minibatches of whole episodes, read as they are needed. Nothing is played to learn."""
+
+import dataclasses
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from asap.base.errors import RunError, UserError
+from asap.base.keys import Key
+from asap.base.spec import Task, TaskSet
+from asap.base.types import EpisodeTotals, Transition
+from asap.config.schema import OFFLINE_LEARNERS, Config
+from asap.data.dataset import Dataset, task_of
+from asap.data.layout import layout_of
+from asap.experience.minibatches import Batches, Minibatch
+from asap.experience.protocol import Batch, Behaviour, Counters, EpisodeIds, Evaluation, Experience
+from asap.experience.weights import effective_sample_size, merits
+from asap.policy.policy import NO_SKILL, ASAPPolicy
+
+LEAST_EPISODES = 30_000  # A small dataset is read several times.
+# Below this the weights of the start, which is nearly uniform, say nothing about other policies.
+LEAST_ESS = 0.01
+
+
+class Logged:
+    """Minibatches for all seeds. What is evaluated is played, by an experience that can."""
+
+    together = True
+
+    def __init__(self, config: Config, tasks: TaskSet, dataset: Dataset, player: Experience):
+        self.config, self.tasks, self._player = config, tasks, player
+        self.most_updates = config.run.chunk
+        weights = merits(dataset.episodes.total, config.offline.sharpness)
+        self._batches = Batches(dataset, config.learn.lanes, config.learn.window, weights)
+        self._seeds = range(config.run.seed, config.run.seed + config.run.seeds)
+
+    def begin(self, key: Key) -> None:
+        return None
+
+    def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> Minibatch:
+        return self._batches.feed(self._seeds, counters.iterations, self.most_updates)
+
+    def collect(self, key: Key, policy: ASAPPolicy, carry: None, fed: Minibatch) -> tuple[None, Batch]:
+        steps, behaviour = as_steps(fed), Behaviour(fed.behaviour_log_prob.T, fed.merit.T)
+        return None, Batch(totals_of(fed), fed.counted.sum(), steps, behaviour)
+
+    def evaluate(self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool) -> Evaluation:
+        return self._player.evaluate(policies, ids, num_episodes, deterministic)
+
+    def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
+        return self._player.look(policies, update)
+
+    def random_states(self) -> tuple[np.ndarray, np.ndarray] | None:
+        return self._player.random_states()
+
+    def close(self) -> None:
+        self._player.close()
+
+
+def as_steps(minibatch: Minibatch) -> Transition:
+    """The minibatch with time before lanes, as windows are played."""
+
+    def vectors(leaf: Float[Array, "L T n"]) -> Float[Array, "n T L"]:
+        return leaf.transpose(2, 1, 0)
+
+    unknown = jnp.full(minibatch.action.T.shape, NO_SKILL, jnp.int32)
+    return Transition(
+        observation=vectors(minibatch.observation),
+        descriptor=vectors(minibatch.descriptor),
+        previous_skill=unknown,
+        skill=unknown,
+        action=minibatch.action.T,
+        reward=minibatch.reward.T,
+        terminated=minibatch.terminated.T,
+        truncated=minibatch.truncated.T,
+        next_observation=vectors(minibatch.next_observation),
+        counts=minibatch.counted.T,
+    )
+
+
+def totals_of(minibatch: Minibatch) -> EpisodeTotals:
+    """What was read, as if it had been played; the data are of one task."""
+    ended = minibatch.terminated | minibatch.truncated
+    return EpisodeTotals(
+        episodes=ended.sum()[None],
+        returns=minibatch.reward.sum()[None],
+        successes=minibatch.success.sum()[None],
+        steps=minibatch.counted.sum()[None],
+    )
+
+
+def local_file(data: str) -> str:
+    """The path of a dataset; one of Minari's is converted first."""
+    if not data.startswith("minari:"):
+        return data
+    from asap.data.minari import converted
+
+    return converted(data.removeprefix("minari:"))
+
+
+def open_data(config: Config, task: Task) -> Dataset:
+    """The dataset of a run, checked, and the same as when the run began."""
+    dataset = Dataset(local_file(config.offline.data), layout_of(task), config.offline.drop_bad_rows)
+    if config.offline.fingerprint not in (None, dataset.fingerprint):
+        raise RunError(
+            "offline.data",
+            "the file has changed since the run began",
+            config.offline.data,
+            "restore it, or train anew",
+        )
+    return dataset
+
+
+def task_of_data(data: str, told: str | None = None) -> str:
+    """The name of the task that a dataset is of; `told` where the user says it."""
+    return task_of(local_file(data), told)
+
+
+def settle(config: Config, task: Task) -> Config:
+    """The config with what the data decide: objective and budget."""
+    offline = config.offline
+    data = offline.data if offline.data.startswith("minari:") else str(Path(offline.data).absolute())
+    config = dataclasses.replace(config, offline=dataclasses.replace(offline, data=data))
+    dataset = open_data(config, task)
+    learner = config.learn.learner or ("importance" if start_ess(dataset) >= LEAST_ESS else "likelihood")
+    if learner == "importance" and not dataset.is_stochastic:
+        what = "importance weights need a stochastic behaviour whose log-probabilities are known"
+        raise UserError("learn.learner", what, learner, "use likelihood")
+    episodes = config.run.episodes or max(LEAST_EPISODES, dataset.num_episodes)
+    return dataclasses.replace(
+        config,
+        run=dataclasses.replace(config.run, episodes=episodes),
+        learn=dataclasses.replace(config.learn, learner=learner),
+        offline=dataclasses.replace(config.offline, fingerprint=dataset.fingerprint),
+    )
+
+
+def start_ess(dataset: Dataset) -> float:
+    """Effective sample size of uniform play's whole-episode weights, as a share of the episodes; 0 without weights."""
+    if not dataset.is_stochastic:
+        return 0.0
+    episodes = dataset.episodes
+    log_weights = -episodes.length * np.log(dataset.layout.num_actions) - episodes.behaviour_log_prob
+    return float(effective_sample_size(np.exp(log_weights - log_weights.max()))) / len(log_weights)
+
+
+def refuse_contradictions(config: Config, tasks: tuple[str, ...]) -> None:
+    """Settings that have no meaning for data without skills, of one task."""
+    if len(tasks) > 1:
+        raise UserError("task", "a dataset is of one task", " ".join(tasks), "leave it out: the file tells it")
+    if config.learn.learner not in (None, *OFFLINE_LEARNERS):
+        cure = f"from data use {' or '.join(OFFLINE_LEARNERS)}, or leave it out"
+        raise UserError("learn.learner", "needs to play", config.learn.learner, cure)
+    if config.learn.gradient != "marginal":
+        raise UserError("learn.gradient", "logged data have no skills to score", config.learn.gradient, "use marginal")
+    if config.policy.termination is not None:
+        raise UserError(
+            "policy.termination", "logged data do not tell the skill before", config.policy.termination, "leave it out"
+        )
+    if config.run.search_episodes:
+        raise UserError(
+            "run.search_episodes", "the search for symmetries needs to play", config.run.search_episodes, "leave it out"
+        )

@@ -1,0 +1,245 @@
+"""What each step of a batch counts, and the critic that says so.
+
+The critic is linear in random ramps of observation and task descriptor, fitted by least squares. A closed form has no
+step size to tune, costs one pass over the batch where a network takes many, and keeps its memory of former batches in two
+sums that decay. Truncation is bootstrapped, termination is not.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from asap.base.arrays import contract
+from asap.base.spec import TaskSet
+from asap.base.types import Transition
+from asap.config.schema import Config, LearnConfig
+from asap.experience.protocol import Batch
+from asap.experience.weights import clipped_weights, effective_sample_size, log_ratios_so_far
+from asap.policy.policy import ASAPPolicy
+from asap.policy.scaling import Moments, shift_and_scale
+from asap.policy.score import MARGINAL, score
+
+MOST_SAMPLES = 16_384
+RIDGE = 1e-3
+SPAN = 2.0  # Scaled observations lie mostly within this many deviations; the critic's ramps are spread over them.
+
+
+class Critic(eqx.Module):
+    """V(x, m) = w^T [1, clip(W [x, m] + b)]: a network whose hidden layer stays as it was drawn.
+
+    A ramp clipped to [-1, 1] serves as well as a tanh or a cosine and costs a tenth.
+    """
+
+    hidden: Float[Array, "F n"]
+    bias: Float[Array, "F"]
+    weights: Float[Array, "G"]
+    gram: Float[Array, "G G"]
+    moment: Float[Array, "G"]
+
+    def features(self, x: Float[Array, "O N"], m: Float[Array, "Z N"]) -> Float[Array, "G N"]:
+        ramps = jnp.clip(contract(self.hidden, jnp.concatenate([x, m])) + self.bias[:, None], -1, 1)
+        return jnp.concatenate([jnp.ones_like(ramps[:1]), ramps])
+
+
+def new_critic(
+    low: Float[np.ndarray, "O"],
+    high: Float[np.ndarray, "O"],
+    descriptor_size: int,
+    generator: np.random.Generator,
+    num_features: int,
+    length_scale: float,
+) -> Critic:
+    """Each feature is a ramp of width `length_scale` across a random place in the space scaled to [-1, 1]."""
+    scale = np.concatenate([2 / (high - low), np.ones(descriptor_size, np.float32)])
+    centre = np.concatenate([(high + low) / 2, np.zeros(descriptor_size, np.float32)])
+    directions, places = generator.standard_normal((2, num_features, len(scale)), np.float32)
+    places = np.clip(places, -1, 1) / scale + centre
+    hidden = directions * scale / length_scale
+    size = num_features + 1
+    bias = -(hidden * places).sum(-1)
+    weights, gram = np.zeros(size, np.float32), np.zeros((size, size), np.float32)
+    return Critic(hidden, bias, weights, gram, weights)
+
+
+def critic_of(tasks: TaskSet, learn: LearnConfig, generator: np.random.Generator) -> Critic:
+    """Ramps over the bounds of the observations, or over those that are scaled."""
+    spec = tasks.spec
+    low, high = np.float32(spec.observation_low), np.float32(spec.observation_high)
+    if tasks.is_scaled:
+        low, high = (np.full(len(low), bound, np.float32) for bound in (-SPAN, SPAN))
+    sizes = learn.critic_features, learn.critic_length
+    return new_critic(low, high, tasks.descriptors.shape[1], generator, *sizes)
+
+
+def fit(
+    critic: Critic,
+    features: Float[Array, "G N"],
+    targets: Float[Array, "N"],
+    memory: float,
+    ridge: float = RIDGE,
+    counts: Bool[Array, "N"] | None = None,
+) -> Critic:
+    """Ridge regression of the targets on the features; former batches count with weight memory^age."""
+    # A few weights need no more: on a large batch the fit would take as long as the update of the policy.
+    stride = -(-targets.shape[0] // MOST_SAMPLES)
+    features, targets, samples = features[:, ::stride], targets[::stride], -(-targets.shape[0] // stride)
+    if counts is not None:
+        counts = counts[::stride]
+        features, targets, samples = features * counts, targets * counts, jnp.maximum(counts.sum(), 1)
+    gram = memory * critic.gram + features @ features.T / samples
+    moment = memory * critic.moment + features @ targets / samples
+    weights = jnp.linalg.solve(gram + ridge * jnp.eye(gram.shape[0]), moment)
+    return eqx.tree_at(lambda c: (c.weights, c.gram, c.moment), critic, (weights, gram, moment))
+
+
+def lambda_advantages(
+    batch: Transition,
+    values: Float[Array, "T L"],
+    next_values: Float[Array, "T L"],
+    discount: float,
+    decay: float,
+) -> Float[Array, "T L"]:
+    """A_t = delta_t + gamma lambda (1 - ended_t) A_{t+1}, delta_t = r_t + gamma (1 - terminated_t) V(x'_t) - V(x_t)."""
+    deltas = batch.reward + discount * jnp.where(batch.terminated, 0.0, next_values) - values
+
+    def body(advantage: Float[Array, "L"], step: tuple[Float[Array, "L"], Array]):
+        delta, ended = step
+        advantage = delta + discount * decay * jnp.where(ended, 0.0, advantage)
+        return advantage, advantage
+
+    last = jnp.zeros(values.shape[-1])
+    return jax.lax.scan(body, last, (deltas, batch.ended), reverse=True)[1]
+
+
+class FromData(NamedTuple):
+    """How learning from logged data goes."""
+
+    ess: Float[Array, ""]  # Effective sample size, as a share of the steps.
+    objective: Float[Array, ""]
+
+
+class Judged(NamedTuple):
+    """What each step counts in the mean over those that count; 0 for the others. None: the scores are summed already."""
+
+    weights: Float[Array, "N"] | None
+    critic: Critic
+    explained_variance: Float[Array, ""]
+    from_data: FromData | None = None
+
+
+class Advantages(NamedTuple):
+    """Of the steps of a batch, and the critic after it."""
+
+    advantages: Float[Array, "T L"]
+    critic: Critic
+    explained_variance: Float[Array, ""]
+
+
+def advantages_of(
+    config: Config, discount: float, critic: Critic, moments: Moments | None, steps: Transition
+) -> Advantages:
+    """The critic sees observations as the policy does, scaled; it is fitted to what came out."""
+    learn, flat = config.learn, steps.flat()
+
+    def features(x: Float[Array, "O N"]) -> Float[Array, "G N"]:
+        if moments is not None:
+            shift, scale = shift_and_scale(moments)
+            x = (x - shift[:, None]) * scale[:, None]
+        return critic.features(x, flat.descriptor)
+
+    seen, next_seen = features(flat.observation), features(flat.next_observation)
+    values, next_values = ((critic.weights @ part).reshape(steps.reward.shape) for part in (seen, next_seen))
+    advantages = lambda_advantages(steps, values, next_values, discount, learn.trace)
+    targets = (advantages + values).ravel()
+    spread = [jnp.var(part, where=flat.counts) for part in (advantages.ravel(), targets)]
+    fitted = fit(critic, seen, targets, learn.critic_memory, counts=flat.counts)
+    return Advantages(advantages, fitted, 1 - spread[0] / (spread[1] + 1e-8))
+
+
+def by_advantages(config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments, batch: Batch) -> Judged:
+    """The actor-critic family: a step counts its advantage, standardised or scaled."""
+    found = advantages_of(config, discount, critic, moments, batch.steps)
+    advantages, counts, scale = found.advantages.ravel(), batch.steps.flat().counts, config.learn.advantage_scale
+    weights = standardize(advantages, counts) if scale is None else scale * advantages
+    weights = weights if counts is None else jnp.where(counts, weights, 0.0)
+    return Judged(weights, found.critic, found.explained_variance)
+
+
+def standardize(advantages: Float[Array, "*N"], counted: Bool[Array, "*N"] | None) -> Float[Array, "*N"]:
+    """Mean 0, deviation 1 over what counts; all equal (no signal) gives zeros."""
+    return (advantages - advantages.mean(where=counted)) / (advantages.std(where=counted) + 1e-6)
+
+
+def by_returns(config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments, batch: Batch) -> Judged:
+    """`reinforce` (Algorithm 1): every step of an episode counts its whole return, minus the mean of the others'."""
+    unknown = jnp.float32(jnp.nan)
+    if batch.sums is not None:
+        return Judged(None, critic, unknown)
+    steps = batch.steps
+    counts = jnp.ones(steps.reward.shape, bool) if steps.counts is None else steps.counts
+    returns = episode_returns(steps, discount)
+    count = (steps.ended & counts).sum().astype(jnp.float32)
+    if config.learn.baseline == "mean":
+        others = jnp.where(steps.ended & counts, returns, 0.0).sum() - returns
+        returns = returns - others / jnp.maximum(count - 1, 1)
+    # A mean over episodes, where updates take the mean over steps.
+    weights = jnp.where(counts, returns, 0.0) * counts.sum() / jnp.maximum(count, 1)
+    return Judged(weights.ravel(), critic, unknown)
+
+
+def episode_returns(steps: Transition, discount: float) -> Float[Array, "T L"]:
+    """The discounted return of the whole episode, at each of its steps; lanes hold whole episodes."""
+
+    def backward(after: Float[Array, "L"], step: tuple[Array, Array]):
+        now = step[0] + discount * jnp.where(step[1], 0.0, after)
+        return now, now
+
+    def forward(carry: tuple[Float[Array, "L"], Bool[Array, "L"]], step: tuple[Array, Array]):
+        whole = jnp.where(carry[1], step[0], carry[0])
+        return (whole, step[1]), whole
+
+    zero = jnp.zeros(steps.reward.shape[-1])
+    to_go = jax.lax.scan(backward, zero, (steps.reward, steps.ended), reverse=True)[1]
+    return jax.lax.scan(forward, (zero, zero == 0), (to_go, steps.ended))[1]
+
+
+def by_importance(config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments, batch: Batch) -> Judged:
+    """Logged steps: min(rho_{0:t}, cap) A_t + anchor, with rho_{0:t} = prod_{s <= t} pi(a_s | x_s) / b(a_s | x_s).
+
+    The policy gradient with per-decision importance weights (errata E22). It is divided by the number of steps, not by the
+    sum of the weights: where the policy is so far from the behaviour that all weights vanish, so does this gradient, and
+    the anchor, the gradient of -KL(b || pi), leads the policy back to where the data can tell something.
+    """
+    steps, counts = batch.steps, batch.steps.counts
+    log_probs = score(policy, steps.flat(), MARGINAL).log_prob.reshape(counts.shape)
+    log_ratio = jnp.where(counts, log_probs - batch.behaviour.log_prob, 0.0)
+    rho = clipped_weights(log_ratios_so_far(log_ratio, steps.ended), config.offline.cap) * counts
+    found = advantages_of(config, discount, critic, moments, steps)
+    ess = effective_sample_size(rho.ravel()) / counts.sum()
+    gained = jnp.sum(rho * found.advantages) / jnp.maximum(rho.sum(), 1e-30)
+    weights = rho * standardize(found.advantages, counts) + config.offline.anchor * counts
+    return Judged(weights.ravel(), found.critic, found.explained_variance, FromData(ess, gained))
+
+
+def by_likelihood(config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments, batch: Batch) -> Judged:
+    """Logged steps count the merit of their episode, which grows with its return: no probabilities are needed."""
+    counts = batch.steps.counts
+    weights = batch.behaviour.merit * counts
+    log_probs = score(policy, batch.steps.flat(), MARGINAL).log_prob
+    objective = jnp.sum(weights.ravel() * log_probs) / counts.sum()
+    from_data = FromData(effective_sample_size(weights.ravel()) / counts.sum(), objective)
+    return Judged(weights.ravel(), critic, jnp.float32(jnp.nan), from_data)
+
+
+_JUDGES = {"reinforce": by_returns, "importance": by_importance, "likelihood": by_likelihood}
+
+
+def judge(
+    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
+) -> Judged:
+    """What each step counts, and the critic's fit."""
+    return _JUDGES.get(config.learn.learner, by_advantages)(config, discount, policy, critic, moments, batch)

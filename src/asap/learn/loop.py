@@ -1,0 +1,255 @@
+"""The one loop: it feeds, advances by compiled updates, looks, records, saves and stops, whatever the experience is."""
+
+import functools
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import jax
+import numpy as np
+
+from asap.base.arrays import compiled, member, over_seeds, stack, to_arrays
+from asap.base.errors import RunError
+from asap.base.keys import Key, root
+from asap.config.schema import Config
+from asap.experience.protocol import Counters, Evaluation, Experience, Fed, known_mean
+from asap.learn.regularize import Regularity
+from asap.learn.state import Budget, Metrics, Start, TrainState, first_state, is_active
+from asap.learn.update import update
+from asap.learn.updates import Diagnostics
+from asap.policy.score import parameters_of
+from asap.runs.events import Callback, Record, Report
+from asap.runs.signals import StopRequest
+
+SAVE_EVERY_SECONDS = 1.0
+WEIGHTLESS, MOST_WEIGHTLESS = 0.01, 20
+
+
+class Loop:
+    """Training of all seeds of a config."""
+
+    def __init__(self, config: Config, experience: Experience, record: Record, callbacks: Sequence[Callback] = ()):
+        self.config, self.experience, self.record, self.callbacks = config, experience, record, callbacks
+        self.budget = Budget.of(config)
+        seeds = [root(config.run.seed + index) for index in range(config.run.seeds)]
+        self.keys = jax.tree.map(lambda *words: np.stack(words), *seeds)
+        self._start, self._advance, self._update = map(compiled, (self._started, self._advanced, self._updated))
+        self._ready: Future | None = None
+        self._shapes: set[tuple[int, ...]] = set()
+        self.compile_seconds = 0.0
+        self._num_weightless = 0
+
+    def start(self, starts: Start) -> TrainState:
+        """All seeds before their first update."""
+        return jax.block_until_ready(self._start(self.keys, starts))
+
+    def template(self, starts: Start) -> TrainState:
+        """Shapes of the states, before anything is compiled."""
+        return jax.eval_shape(self._start, self.keys, starts)
+
+    def record_start(self, states: TrainState) -> None:
+        """The policy before its first update, as entry 0 of the curve; the update compiles meanwhile."""
+        self._compile(states)
+        evaluation = self.experience.look(states.policy, 0)
+        episodes, active = np.asarray(states.totals.episodes).sum(-1), np.ones(self.config.run.seeds, bool)
+        self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=np.asarray(states.env_steps))
+        self._save(states)
+
+    def run(self, states: TrainState, stop: StopRequest) -> tuple[TrainState, bool]:
+        """Until all seeds are done, or `stop` or a callback asks to stop; and whether they are done."""
+        saved, best = time.monotonic(), self.record.best_score()
+        active = self._any_active(states)
+        goes_on = True
+        while active and goes_on and not stop.requested:
+            self._compile(states)
+            began, compiling = time.monotonic(), self.compile_seconds
+            states, metrics = self._advance_chunk(states)
+            evaluation = self.experience.look(states.policy, int(np.max(states.iteration)))
+            seconds = time.monotonic() - began - (self.compile_seconds - compiling)
+            report = self._log(states, metrics, evaluation, seconds)
+            self._refuse_spoiled(states)
+            self._refuse_weightless(metrics)
+            active = self._any_active(states)
+            goes_on = all([callback(report) is not False for callback in self.callbacks])
+            if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or not goes_on or stop.requested:
+                mean = float(known_mean(evaluation.returns, (0, 1, 2)))
+                self._save(states, score=mean, best=mean > best)
+                saved, best = time.monotonic(), max(best, mean)
+        return states, not active
+
+    # ---- Updates ----
+
+    def _advance_chunk(self, states: TrainState) -> tuple[TrainState, Metrics]:
+        """`chunk` updates of every seed; metrics have axes (chunk, seeds, ...)."""
+        parts = []
+        for _ in range(0, self.config.run.chunk, self.experience.most_updates):
+            fed = self._feed(states)
+            advance = self._advance_together if self.experience.together else self._advance_each
+            states, metrics = advance(states, fed)
+            parts.append(metrics)
+        return states, parts[0] if len(parts) == 1 else jax.tree.map(lambda *part: np.concatenate(part), *parts)
+
+    def _feed(self, states: TrainState) -> Fed | list[Fed]:
+        counters = Counters(np.asarray(states.iteration), np.asarray(states.totals.episodes).sum(-1))
+        active = np.asarray(is_active(self.config, self.budget, states))
+        return self.experience.feed(states.policy, counters, active)
+
+    def _advance_together(self, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
+        return self._advance(self.keys, self.budget, states, fed)
+
+    def _advance_each(self, states: TrainState, fed: list[Fed]) -> tuple[TrainState, Metrics]:
+        """One update, seed by seed. Programs are compiled when the first batch of their size has come."""
+        results = []
+        for index, own in enumerate(fed):
+            state = member(states, index)
+            if own is None:
+                results.append((state, idle(state)))
+                continue
+            shape, began = jax.tree.leaves(own.steps)[0].shape, time.monotonic()
+            result = self._update(member(self.keys, index), self.budget, state, own)
+            results.append(jax.tree.map(np.asarray, result))
+            if shape not in self._shapes:
+                self._shapes.add(shape)
+                self.compile_seconds += time.monotonic() - began
+        after, metrics = zip(*results)
+        return stack(list(after)), jax.tree.map(lambda leaf: leaf[None], stack(list(metrics)))
+
+    def _started(self, keys: Key, starts: Start) -> TrainState:
+        begin = functools.partial(first_state, self.config, self.experience)
+        return over_seeds(begin)(keys, starts)
+
+    def _advanced(self, keys: Key, budget: Budget, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
+        step = over_seeds(functools.partial(update, self.config, self.experience, budget))
+        num_updates = self.experience.most_updates
+        return jax.lax.scan(lambda states, fed: step(keys, states, fed), states, fed, length=num_updates)
+
+    def _updated(self, key: Key, budget: Budget, state: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
+        return update(self.config, self.experience, budget, key, state, fed)
+
+    def _compile(self, states: TrainState) -> None:
+        """Once: begins to compile the updates while the caller does something else, or waits until that is done.
+
+        Tracing holds the interpreter and compiling does not.
+        """
+        if not self.experience.together:
+            return
+        if self._ready is None:
+            self._began = time.monotonic()
+            lowered = self._advance.trace(self.keys, self.budget, states, self._feed(states)).lower()
+            pool = ThreadPoolExecutor(1)
+            self._ready = pool.submit(lowered.compile)
+            pool.shutdown(wait=False)
+        elif not self.compile_seconds:
+            self._advance = self._ready.result()
+            self.compile_seconds = time.monotonic() - self._began
+
+    def _any_active(self, states: TrainState) -> bool:
+        return bool(np.any(is_active(self.config, self.budget, states)))
+
+    # ---- Telling ----
+
+    def _log(self, states: TrainState, metrics: Metrics, evaluation: Evaluation, seconds: float) -> Report:
+        """One line per chunk: its last update, and the evaluation after it. A seed that has stopped stays as it is."""
+        update, metrics = int(np.max(states.iteration)), jax.tree.map(np.asarray, metrics)
+        last = jax.tree.map(lambda leaf: leaf[-1], metrics)
+        norms = jax.tree.map(lambda leaf: norm_without_noise(leaf, metrics.active), metrics.diagnostics.gradient)
+        event = self._append(
+            update,
+            evaluation,
+            seconds,
+            episodes=last.cumulative_episodes,
+            active=metrics.active.any(0),
+            env_steps=last.env_steps,
+            gradient_theta=norms.theta,
+            gradient_beta=norms.beta,
+            kl=last.diagnostics.kl,
+            entropy=last.diagnostics.regularity.entropy,
+            explained_variance=last.explained_variance,
+            movement=last.movement,
+            **(
+                {}
+                if metrics.from_data is None
+                else jax.tree.map(lambda leaf: leaf.mean(0), metrics.from_data)._asdict()
+            ),
+        )
+        lengths = known_mean(np.asarray(evaluation.lengths, float), (-1, -2))
+        returns = known_mean(evaluation.returns)
+        return Report(update, last.cumulative_episodes, last.env_steps, returns, lengths, event, states.outcome)
+
+    def _append(self, update: int, evaluation: Evaluation, seconds: float, **columns: np.ndarray) -> dict[str, Any]:
+        steps = evaluation.skill_steps.sum(1)
+        event = {
+            "kind": "update",
+            "update": update,
+            "seconds": round(seconds, 4),
+            **{name: values.tolist() for name, values in columns.items()},
+            "returns": known_mean(evaluation.returns).round(3).tolist(),
+            "success": known_mean(evaluation.success).round(4).tolist(),
+            "usage": (steps / np.maximum(steps.sum(-1, keepdims=True), 1)).round(4).tolist(),
+        }
+        self.record.append(event)
+        return event
+
+    def _save(self, states: TrainState, score: float | None = None, best: bool = False) -> None:
+        run = self.config.run
+        meta = {
+            "tasks": list(run.tasks),
+            "seeds": run.seeds,
+            "hyperplanes": self.config.policy.hyperplanes,
+            "score": score,
+        }
+        self.record.save(int(np.max(states.iteration)), to_arrays(states), meta, best=best)
+
+    def _refuse_spoiled(self, states: TrainState) -> None:
+        spoiled = np.flatnonzero(states.spoiled)
+        if len(spoiled):
+            iteration, seed = int(states.iteration[spoiled[0]]), self.config.run.seed + int(spoiled[0])
+            raise RunError(
+                "gradient",
+                f"became nan or infinite at iteration {iteration + 1} of seed {seed}",
+                "nan",
+                "the update was not applied and the last good checkpoint is kept; lower the step sizes and resume "
+                f"{self.record.where}",
+            )
+
+    def _refuse_weightless(self, metrics: Metrics) -> None:
+        """Importance weights that have left nearly all of the data without a say, chunk after chunk."""
+        if self.config.learn.learner != "importance":
+            return
+        ess = float(np.min(np.mean(metrics.from_data.ess, 0)))
+        self._num_weightless = self._num_weightless + 1 if ess < WEIGHTLESS else 0
+        if self._num_weightless == MOST_WEIGHTLESS:
+            what = f"effective sample size below {WEIGHTLESS:.0%} of the steps in {MOST_WEIGHTLESS} successive chunks"
+            cure = "raise offline.anchor, use --learner likelihood, or log a behaviour that explores more"
+            raise RunError("offline", what, f"{ess:.2%}", cure)
+
+
+def idle(state: TrainState) -> Metrics:
+    """Of a seed that has stopped and was not updated."""
+    unknown = np.float32(np.nan)
+    nothing = Regularity(unknown, np.full(state.policy.num_skills, unknown))
+    zeros = jax.tree.map(np.zeros_like, parameters_of(state.policy))
+    return Metrics(
+        cumulative_episodes=np.asarray(state.totals.episodes.sum()),
+        env_steps=np.asarray(state.env_steps),
+        active=np.zeros((), bool),
+        diagnostics=Diagnostics(zeros, unknown, np.float32(0), nothing),
+        explained_variance=unknown,
+        movement=np.asarray(state.monitor.movement),
+        from_data=None,
+    )
+
+
+def norm_without_noise(gradients: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """(seeds,): norm of the gradient over a chunk, axes (chunk, seeds, ...), counting only updates that were made.
+
+    The norm of a noisy mean is too large. The inner product of the means of even and of odd updates is an estimate of the
+    squared norm without that bias, since their noise is independent. A single update has its own norm.
+    """
+    gradients = gradients.reshape(*active.shape, -1)
+    even, odd = (
+        (gradients * active[..., None])[i::2].sum(0) / np.maximum(active[i::2].sum(0), 1)[:, None] for i in (0, 1)
+    )
+    squared = np.where(active.sum(0) > 1, (even * odd).sum(-1), (even * even).sum(-1))
+    return np.sqrt(np.maximum(squared, 0.0))

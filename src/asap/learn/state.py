@@ -1,0 +1,136 @@
+"""What the training of a seed carries from one update to the next, and what an update tells."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from asap.base.arrays import from_arrays, to_arrays
+from asap.base.keys import Key, host_generator
+from asap.base.spec import TaskSet
+from asap.base.types import EpisodeTotals
+from asap.config.schema import Config
+from asap.experience.protocol import Carry, Experience
+from asap.learn.convergence import Monitor, has_converged, start_monitor
+from asap.learn.judge import Critic, FromData, critic_of
+from asap.learn.updates import Diagnostics, optimizer_of
+from asap.policy.build import build_policy
+from asap.policy.policy import ASAPPolicy
+from asap.policy.scaling import Moments
+from asap.policy.score import Parameters, parameters_of, with_parameters
+from asap.runs.checkpoints import digest
+
+POLICY, CRITIC = 0, 1  # Ids of what is drawn on the host, one stream per purpose.
+
+
+class TrainState(eqx.Module):
+    """All that a seed's training carries from one update to the next; saved whole, so a resumed run loses nothing."""
+
+    policy: ASAPPolicy
+    critic: Critic
+    optimizer: optax.OptState
+    carry: Carry  # Of the experience: running lanes, or nothing.
+    monitor: Monitor
+    totals: EpisodeTotals  # Per task, since the start.
+    iteration: Int[Array, ""]
+    env_steps: Int[Array, ""]
+    spoiled: Bool[Array, ""]  # A gradient was not finite; it was not applied, and the seed has stopped.
+    moments: Moments | None = None  # Of the observations, where their scaling is learned.
+    average: Parameters | None = None  # Over the updates, where the config asks for it.
+
+    @property
+    def outcome(self) -> ASAPPolicy:
+        """The policy that training has come to; `policy` is the one that plays and learns."""
+        return self.policy if self.average is None else with_parameters(self.policy, self.average)
+
+
+class Metrics(NamedTuple):
+    """One update of one seed, as it is logged."""
+
+    cumulative_episodes: Int[Array, ""]
+    env_steps: Int[Array, ""]
+    active: Bool[Array, ""]
+    diagnostics: Diagnostics | None
+    explained_variance: Float[Array, ""]
+    movement: Float[Array, ""]
+    from_data: FromData | None
+
+
+class Budget(NamedTuple):
+    """How far a seed may go, in all; numbers of the run and not of the program, so that more needs no new program."""
+
+    episodes: Int[np.ndarray, ""]
+    steps: Int[np.ndarray, ""]
+
+    @classmethod
+    def of(cls, config: Config) -> "Budget":
+        none = 2**31 - 1
+        return cls(np.int32(config.run.episodes), np.int32(none if config.run.steps is None else config.run.steps))
+
+
+class Start(NamedTuple):
+    """Where a seed begins: the policy, and what was seen and spent on the way to it."""
+
+    policy: ASAPPolicy
+    critic: Critic
+    totals: EpisodeTotals
+    moments: Moments | None
+
+
+def drawn_policy(config: Config, tasks: TaskSet, seed: int) -> ASAPPolicy:
+    """The policy of one seed before anything was learned, drawn on the host: compiling that would take longer."""
+    return build_policy(config.policy, tasks.tasks, host_generator(seed, POLICY))
+
+
+def drawn_critic(config: Config, tasks: TaskSet, seed: int) -> Critic:
+    return critic_of(tasks, config.learn, host_generator(seed, CRITIC))
+
+
+def first_state(config: Config, experience: Experience, key: Key, start: Start) -> TrainState:
+    """One seed before its first update; traced."""
+    parameters = parameters_of(start.policy)
+    return TrainState(
+        policy=start.policy,
+        critic=start.critic,
+        optimizer=optimizer_of(config.learn).init(parameters),
+        carry=experience.begin(key),
+        monitor=start_monitor(parameters),
+        totals=start.totals,
+        iteration=jnp.int32(0),
+        env_steps=start.totals.steps.sum(),
+        spoiled=jnp.bool_(False),
+        moments=start.moments,
+        average=None if config.learn.averaging is None else parameters,
+    )
+
+
+def is_active(config: Config, budget: Budget, state: TrainState) -> Bool[Array, "*seeds"]:
+    """Neither out of budget, nor converged, nor spoiled; for one seed, or all of them stacked."""
+    has_budget = (state.totals.episodes.sum(-1) < budget.episodes) & (state.env_steps < budget.steps)
+    return has_budget & ~has_converged(state.monitor, config.learn.convergence_tolerance) & ~state.spoiled
+
+
+def restored(template: TrainState, arrays: dict[str, np.ndarray]) -> TrainState:
+    """States as they were saved; those of release 0.1 called what an experience carries its lanes."""
+    renamed = {("carry" + name[5:] if name.startswith("lanes.") else name): array for name, array in arrays.items()}
+    return from_arrays(template, renamed)
+
+
+def parameter_digest(policy: ASAPPolicy) -> str:
+    """SHA-256 of what was learned: Theta and beta of all seeds, and what else there is."""
+    return digest(to_arrays(parameters_of(policy)))
+
+
+class _Outcome(eqx.Module):
+    policy: ASAPPolicy
+    average: Parameters | None
+
+
+def restored_outcome(blank: ASAPPolicy, arrays: dict[str, np.ndarray], config: Config) -> ASAPPolicy:
+    """The policies that saved states have come to, without all that learning needs besides."""
+    average = None if config.learn.averaging is None else parameters_of(blank)
+    found = from_arrays(_Outcome(blank, average), arrays)
+    return found.policy if average is None else with_parameters(found.policy, found.average)

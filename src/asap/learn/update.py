@@ -1,0 +1,88 @@
+"""The one update: play or read, judge, improve. The same program for every kind of experience."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from asap.base.keys import Key, fold
+from asap.config.schema import Config
+from asap.experience.protocol import Batch, Carry, Experience, Fed
+from asap.learn.convergence import averaged, watch
+from asap.learn.judge import Judged, judge
+from asap.learn.state import Budget, Metrics, TrainState, is_active
+from asap.learn.updates import UPDATES, Step
+from asap.policy.policy import ASAPPolicy
+from asap.policy.scaling import Moments, merged, moments_of, rescaled
+from asap.policy.score import parameters_of
+
+PLAY = 3  # Id of the stream of a seed's key that updates play with.
+
+
+def update(
+    config: Config, experience: Experience, budget: Budget, key: Key, state: TrainState, fed: Fed
+) -> tuple[TrainState, Metrics]:
+    """One seed, traced. A seed that is no longer active stays as it is."""
+    learn = config.learn
+    discount = experience.tasks.spec.discount if learn.discount is None else learn.discount
+    carry, batch = experience.collect(fold(key, PLAY, state.iteration), state.policy, state.carry, fed)
+    judged = judge(config, discount, state.policy, state.critic, state.moments, batch)
+    step = UPDATES[learn.learner](learn, state.policy, batch, judged.weights, state.optimizer, state.iteration)
+    return take_over(config, budget, state, step, judged, carry, batch)
+
+
+def take_over(
+    config: Config, budget: Budget, state: TrainState, step: Step, judged: Judged, carry: Carry, batch: Batch
+) -> tuple[TrainState, Metrics]:
+    """The state after an update, or as it was where the seed is not active or the update not finite."""
+    parameters, lateness = parameters_of(step.policy), config.learn.averaging
+    average = None if lateness is None else averaged(state.average, parameters, state.iteration, lateness)
+    finite = all_finite(step.policy) & all_finite(step.optimizer) & all_finite(judged.critic)
+    after = TrainState(
+        policy=step.policy,
+        critic=judged.critic,
+        optimizer=step.optimizer,
+        carry=carry,
+        monitor=watch(state.monitor, parameters, config.learn.convergence_window),
+        totals=jax.tree.map(jnp.add, state.totals, batch.totals),
+        iteration=state.iteration + 1,
+        env_steps=state.env_steps + batch.env_steps,
+        spoiled=state.spoiled,
+        moments=state.moments,
+        average=average,
+    )
+    if state.moments is not None:
+        after = scaled_by(after, merged(state.moments, seen_in(batch)))
+    active = is_active(config, budget, state)
+    kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
+    after = jax.tree.map(lambda new, old: jnp.where(active & finite, new, old), after, kept)
+    return after, Metrics(
+        cumulative_episodes=after.totals.episodes.sum(),
+        env_steps=after.env_steps,
+        active=active,
+        diagnostics=step.diagnostics,
+        explained_variance=judged.explained_variance,
+        movement=after.monitor.movement,
+        from_data=judged.from_data,
+    )
+
+
+def seen_in(batch: Batch) -> Moments:
+    steps = batch.steps.flat()
+    return moments_of(steps.observation, steps.counts)
+
+
+def scaled_by(state: TrainState, moments: Moments) -> TrainState:
+    """The observations of an update count in the scaling of the next; the policy and its average stay what they were."""
+    policy: ASAPPolicy = rescaled(state.policy, moments)
+    changed = eqx.tree_at(lambda s: (s.policy, s.moments), state, (policy, moments))
+    if state.average is None:
+        return changed
+    return eqx.tree_at(lambda s: s.average, changed, parameters_of(rescaled(state.outcome, moments)))
+
+
+def all_finite(tree) -> Bool[Array, ""]:
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return functools.reduce(jnp.logical_and, [jnp.isfinite(leaf).all() for leaf in leaves], jnp.bool_(True))

@@ -1,0 +1,120 @@
+"""Models on disk: one sealed file with the whole learner's state, or the checkpoint of a run directory."""
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from asap.base.arrays import from_arrays
+from asap.base.errors import RunError, UserError
+from asap.base.files import BadFile, open_regular, replace
+from asap.base.spec import TaskSet
+from asap.compose import read_run, saved_settings
+from asap.config.schema import Config
+from asap.config.settings import to_toml
+from asap.learn.state import restored_outcome
+from asap.model.training import blank_start
+from asap.policy.policy import ASAPPolicy
+from asap.runs import checkpoints
+from asap.runs.directory import Run
+
+_KIND = "asap model"  # Tells a saved model from a checkpoint of a run, which is sealed in the same way.
+CURE = "give a file that model.save has written, or a whole copy of it"
+
+
+class Saved(NamedTuple):
+    """What a model is made of again."""
+
+    config: Config
+    tasks: TaskSet
+    seed: int  # The one that is looked at.
+    arrays: dict[str, np.ndarray]
+    whole: bool  # The learner's state; otherwise policies alone.
+    counted: tuple[int, int] | None = None  # Episodes and steps, where the arrays do not tell.
+
+    @property
+    def state(self) -> dict[str, np.ndarray] | None:
+        return self.arrays if self.whole else None
+
+    def counts(self, index: int) -> tuple[int, int]:
+        """Completed episodes and steps of a seed."""
+        if self.counted is not None:
+            return self.counted
+        return int(self.arrays["totals.episodes"][index].sum()), int(self.arrays["env_steps"][index])
+
+
+def policies_in(saved: Saved) -> ASAPPolicy:
+    """What was learned, stacked over seeds."""
+    blank = blank_start(saved.config, saved.tasks).policy
+    if saved.whole:
+        policies = restored_outcome(blank, saved.arrays, saved.config)
+    else:
+        policies = from_arrays(blank, saved.arrays)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies)):
+        raise RunError("model", "has parameters that are not finite", cure="use another file")
+    return policies
+
+
+def write_saved(path: Path, saved: Saved) -> None:
+    if not path.parent.is_dir():
+        raise UserError("model", "no such directory", path.parent, "create it first")
+    meta: dict[str, Any] = {"kind": _KIND, "config": to_toml(saved.config), "steps": saved.counted[1]}
+    meta |= {"seed": saved.seed, "whole": saved.whole}
+    record = saved.tasks.tasks[0].record()
+    if record is not None:
+        meta["task"] = record
+    replace(path, checkpoints.seal(saved.counted[0], saved.arrays, meta), "model")
+
+
+def read_saved(path: Path, env: Any = None, best: bool = False) -> Saved:
+    """From a file or a run directory, proven whole."""
+    return _from_run(path, best) if os.path.isdir(path) and not _is_missing(path) else _from_file(path, env)
+
+
+def _is_missing(path: Path) -> bool:
+    return not os.path.lexists(path)
+
+
+def _from_run(path: Path, best: bool) -> Saved:
+    run = Run.open(path)
+    config, tasks = read_run(run)
+    checkpoint = run.best() if best else run.latest()
+    if checkpoint is None:
+        raise RunError("run", "has no checkpoint yet", run.path, "let `asap train` save one first")
+    return Saved(config, tasks, config.run.seed, checkpoint.arrays, whole=True)
+
+
+def _from_file(path: Path, env: Any) -> Saved:
+    file = _unsealed(path)
+    try:
+        config, tasks = saved_settings(file.meta["config"], file.meta.get("task"), env)
+        whole, steps = file.meta.get("whole") is True, file.meta.get("steps", 0)
+        # Files of release 0.1 have the policy of one seed, and nothing else.
+        arrays = (
+            file.arrays if whole or "seed" in file.meta else {name: leaf[None] for name, leaf in file.arrays.items()}
+        )
+        counted = file.step, steps if isinstance(steps, int) else 0
+        seed = file.meta.get("seed", config.run.seed)
+        if seed not in range(config.run.seed, config.run.seed + config.run.seeds):
+            raise UserError("seed", "was not trained", seed)
+        saved = Saved(config, tasks, seed, arrays, whole, counted)
+        policies_in(saved)
+    except RunError as error:
+        raise RunError("model", str(error).removeprefix("model: "), path, "use another file") from None
+    except UserError as error:
+        raise RunError("model", f"cannot be used by this release: {error}", path, "save it anew") from None
+    return saved
+
+
+def _unsealed(path: Path) -> checkpoints.Checkpoint:
+    try:
+        with open_regular(Path(os.path.realpath(path))) as file:
+            saved = checkpoints.unseal(file.read())
+    except (BadFile, OSError, ValueError, MemoryError) as error:  # ValueError: a NUL in the path.
+        reason = "too large for the memory" if isinstance(error, MemoryError) else str(error)
+        raise RunError("model", reason.replace("an ASAP checkpoint", "a saved ASAP model"), path, CURE) from None
+    if saved.meta.get("kind") != _KIND or not isinstance(saved.meta.get("config"), str):
+        raise RunError("model", "is a checkpoint of a run, not a saved model", path, CURE)
+    return saved

@@ -1,0 +1,378 @@
+"""ASAP in Python, with the names that stable-baselines3 uses:
+
+from asap import ASAP
+
+model = ASAP("CartPole-v1", hyperplanes=1, seed=0).learn(150_000)
+print(model.explain())                       # the rules, in words and numbers
+action, skill = model.predict(obs)           # and on the next step model.predict(obs, state=skill)
+model.evaluate(episodes=100)                 # {"return": ..., "usage": [...], "durations": [...], ...}
+model.plot().savefig("cartpole.png")
+model.save("cartpole.asap")
+model = ASAP.load("cartpole.asap")
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike
+
+from asap.base.arrays import member, to_arrays
+from asap.base.episodes import EVALUATION
+from asap.base.errors import RunError, UserError
+from asap.base.spec import Task, TaskSet
+from asap.compose import compose, feature_settings, given_task, same_but_for_budget, with_budget
+from asap.config.schema import Config
+from asap.config.settings import to_toml
+from asap.experience.choose import choose
+from asap.experience.protocol import EpisodeIds, Evaluation
+from asap.learn.state import Budget, TrainState
+from asap.model.files import Saved, policies_in, read_saved, write_saved
+from asap.model.predict import Predictor
+from asap.model.reports import evaluation_report
+from asap.model.result import Result
+from asap.model.training import Training, blank_start, seeds_of, train, train_run
+from asap.policy.policy import ASAPPolicy
+from asap.policy.score import parameters_of
+from asap.runs.directory import Run, print_note
+from asap.runs.events import Callback, InMemory
+from asap.runs.loggers import loggers
+from asap.runs.signals import StopRequest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from asap.show.words.explain import Explanation
+
+IN_PROCESS = "0"
+EPISODES_TO_READ = 200  # Played at most to tell how much each skill is used, for words and pictures.
+
+
+class ASAP:
+    """Skills and the regions where each applies, for an environment or for tasks of our own.
+
+    `env` is an id of Gymnasium ("CartPole-v1"), an importable "module:function" that makes an environment, such a
+    function itself, or an environment; or a name of `asap tasks`, or a list of names that share a policy ("name:weight"
+    makes one more or less frequent).
+
+    `skills`: "constant" (one distribution over actions each), "linear", "gaussian" (Box actions, one mean each), "network".
+    `features` under the hyperplanes: "linear", "poly2", "fourier", "rbf", "network". `preset` and `settings` (such as
+    "learn.epochs=4", see `asap settings`) reach everything else. `workers` play an environment: "0" is this process, "4"
+    four others, "ray" those of Ray; the result is the same.
+
+    Until `learn`, the policy is the start. `config` holds all settings, `policy` what was learned by the seed that is
+    looked at, `num_episodes` and `num_timesteps` from how many completed episodes and steps, `result` the numbers of the
+    last training.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        *,
+        hyperplanes: int | None = None,
+        skills: str | None = None,
+        features: str | None = None,
+        seed: int | None = None,
+        learner: str | None = None,
+        gradient: str | None = None,
+        preset: str | None = None,
+        settings: Iterable[str] = (),
+        workers: int | str = IN_PROCESS,
+    ):
+        options = {
+            "policy.hyperplanes": hyperplanes,
+            "policy.skills": skills,
+            **feature_settings(features),
+            "run.seed": seed,
+            "learn.learner": learner,
+            "learn.gradient": gradient,
+        }
+        settings = [settings] if isinstance(settings, str) else list(settings)
+        names, live = given_task(env, settings)
+        self._set_up(*compose(names, options, preset, None, settings, live), str(workers))
+
+    def _set_up(self, config: Config, tasks: TaskSet, workers: str) -> None:
+        self.config, self.tasks, self._workers = config, tasks, workers
+        self._index = 0
+        self.reset()
+
+    def reset(self) -> "ASAP":
+        """Forgets what was learned: the policies are the start again."""
+        self.result: Result | None = None
+        self._hold(blank_start(self.config, self.tasks).policy, None, 0, 0)
+        return self
+
+    def _hold(self, policies: ASAPPolicy, state: dict[str, np.ndarray] | None, episodes: int, steps: int) -> None:
+        """`state` is all that the learner needs to go on, by name; None before it has learned."""
+        self.policies, self._state = jax.tree.map(np.asarray, policies), state
+        self.num_episodes, self.num_timesteps = episodes, steps
+        self._predictor = Predictor(self.tasks, self.policy, self.seed)
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        tasks: TaskSet,
+        policies: ASAPPolicy | None = None,
+        num_episodes: int = 0,
+        num_timesteps: int = 0,
+        workers: str = IN_PROCESS,
+    ) -> "ASAP":
+        """A model of a composed config; with policies, stacked over seeds, that were found in some other way."""
+        model = cls.__new__(cls)
+        model._set_up(config, tasks, workers)
+        if policies is not None:
+            model._hold(policies, None, num_episodes, num_timesteps)
+        return model
+
+    # ---- What it is ----
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that were trained; `seed` is the one that is looked at."""
+        return tuple(seeds_of(self.config))
+
+    @property
+    def seed(self) -> int:
+        return self.seeds[self._index]
+
+    @property
+    def policy(self) -> ASAPPolicy:
+        return member(self.policies, self._index)
+
+    @property
+    def num_parameters(self) -> int:
+        """Of the policy: what was learned, and the scaling of observations apart."""
+        return sum(np.size(leaf) for leaf in jax.tree.leaves(parameters_of(self.policy)))
+
+    def task(self, name: str | None) -> Task:
+        """The task of that name; none given means the first."""
+        for task in self.tasks.tasks:
+            if name in (None, task.name):
+                return task
+        raise UserError(
+            "task", "the model was not made for it", repr(name), f"choose from {', '.join(self.tasks.names)}"
+        )
+
+    # ---- Learning ----
+
+    def learn(
+        self,
+        total_timesteps: int | None = None,
+        callback: Callback | Iterable[Callback] | None = None,
+        *,
+        episodes: int | None = None,
+        run: str | os.PathLike | None = None,
+        tensorboard_log: str | os.PathLike | None = None,
+        wandb_project: str | None = None,
+        progress_bar: bool = False,
+    ) -> "ASAP":
+        """Goes on learning from where it is, and returns the model.
+
+        The budget is in steps of the environment or in completed `episodes`, whichever is reached first, in addition to
+        what was learned from before. `callback` is called between updates with a `Report`; False stops. `run` is a
+        directory to record in: learning curve, checkpoints; a run that is there already is gone on with. Ctrl-C keeps
+        what was learned so far and raises KeyboardInterrupt.
+        """
+        callbacks = [callback] if callable(callback) else list(callback or ())
+        recorded = None if run is None else self._recorded(Path(run))
+        config = self._with_more(episodes, total_timesteps)
+        with (
+            StopRequest() as stop,
+            loggers(config, tensorboard_log, wandb_project, progress_bar) as told,
+            _folder() as folder,
+        ):
+            given = None if self._state is not None or not self.num_episodes else self.policies
+            if recorded is None:
+                training = Training(
+                    config, self.tasks, InMemory(), [*told, *callbacks], self._workers, folder, print_note, given
+                )
+                states, self.result = train(training, self._state, stop, evaluates=False)
+            else:
+                if not (recorded.path / "config.toml").exists():
+                    recorded = Run.create(recorded.path, to_toml(config))
+                states, self.result = train_run(
+                    recorded, config, self.tasks, stop, [*told, *callbacks], self._workers, given, self._state, False
+                )
+        self._take(states)
+        if stop.requested:
+            raise KeyboardInterrupt if stop.requested == signal.SIGINT else SystemExit(stop.exit_code)
+        return self
+
+    def _take(self, states: TrainState) -> None:
+        episodes, steps = np.asarray(states.totals.episodes).sum(-1), np.asarray(states.env_steps)
+        self._hold(states.outcome, to_arrays(states), int(episodes[self._index]), int(steps[self._index]))
+
+    def _with_more(self, episodes: int | None, steps: int | None) -> Config:
+        """The settings with a budget that is in addition to what was spent."""
+        if self._state is None:
+            return with_budget(self.config, episodes, steps)
+        if episodes is None and steps is None:
+            first = self.config.run
+            episodes, steps = (first.episodes if first.episodes < 2**31 - 1 else None), first.steps
+        episodes = None if episodes is None else episodes + self.num_episodes
+        return with_budget(self.config, episodes, None if steps is None else steps + self.num_timesteps)
+
+    def _recorded(self, folder: Path) -> Run:
+        """The run to record in. One that is there must have these settings; a model that is new goes on from it."""
+        if not (folder / "config.toml").exists():
+            return Run(folder)
+        run = Run.open(folder)
+        saved = read_saved(folder)
+        if not same_but_for_budget(self.config, saved.config):
+            raise UserError(
+                "run", "was made with other settings", folder, "choose another directory, or use its settings"
+            )
+        if self._state is None and saved.state is not None:
+            self._adopt(saved)
+        elif saved.state is not None and not _are_equal(self._state, saved.state):
+            raise UserError("run", "holds what another model has learned", folder, "choose another directory")
+        return run
+
+    # ---- Playing ----
+
+    def predict(
+        self,
+        obs: ArrayLike,
+        state: ArrayLike | None = None,
+        episode_start: ArrayLike | None = None,
+        deterministic: bool = False,
+        task: str | None = None,
+    ) -> tuple[Any, Any]:
+        """Action and skill for an observation, or for n of them, stacked on a first axis.
+
+        `state` is the skill that the last call returned; only a policy that commits to its skill (policy.termination)
+        looks at it. None, -1, or `episode_start` stand for the first step of an episode. Deterministic is the most
+        probable skill, and then its most probable action. Otherwise both are drawn: the t-th drawing call since
+        learning or loading draws the same for the same seed. `task` tells which of several tasks is played.
+        """
+        return self._predictor.predict(obs, state, episode_start, deterministic, task)
+
+    def evaluate(
+        self, episodes: int | None = None, task: str | None = None, seed: int = 0, deterministic: bool | None = None
+    ) -> dict[str, Any]:
+        """Means over fresh episodes: return, success with its interval; per skill, usage (share of the steps) and
+        durations (steps at a time).
+
+        Of several tasks each plays `episodes`; the means weigh them as in training, and `per_task` has them apart. The
+        default of `episodes` is run.final_episodes, that of `deterministic` run.deterministic.
+        """
+        for field, value, low in (("episodes", 1 if episodes is None else episodes, 1), ("seed", seed, 0)):
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= value < 2**31:
+                what = f"must be an integer from {low} to 2^31 - 1"
+                raise UserError(field, what, repr(value), "the default will do")
+        chosen = None if task is None else self.task(task).name
+        played = self.play(self.policies_of_seed, episodes, [seed], deterministic)
+        return evaluation_report(self.tasks, played, chosen)
+
+    @property
+    def policies_of_seed(self) -> ASAPPolicy:
+        """The policy, stacked as `play` takes them."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.policy)
+
+    def play(
+        self, policies: ASAPPolicy, episodes: int | None, seeds: list[int], deterministic: bool | None = None
+    ) -> Evaluation:
+        """Episodes of stacked policies on every task, each with a seed of its own."""
+        run = self.config.run
+        count = run.final_episodes if episodes is None else int(episodes)
+        sure = run.deterministic if deterministic is None else bool(deterministic)
+        with _folder() as folder:
+            experience = choose(self.config, self.tasks, self._workers, folder, print_note, learns=False)
+            try:
+                return experience.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure)
+            finally:
+                experience.close()
+
+    # ---- Reading ----
+
+    def explain(self, task: str | None = None) -> str:
+        """The policy in words and numbers: which inequality cuts where, what each skill does, how often and how long."""
+        return self.explanation(task).text
+
+    def explanation(self, task: str | None = None) -> "Explanation":
+        """The same with its numbers."""
+        from asap.show.words.explain import explain_played
+
+        tasks = self.tasks if task is None else TaskSet((self.task(task),), (1.0,))
+        return explain_played(self.policy, tasks, self._play_to_read)
+
+    def plot(self, task: str | None = None, title: str | None = None) -> "Figure":
+        """The map of the partition with the skills in it; of several tasks, the first unless `task` names another."""
+        from asap.show.figures.policy_map import policy_map
+
+        shown = self.task(task)
+        played = self._play_to_read([self.policy], deterministic=False)
+        usage = played.usage[0, self.tasks.names.index(shown.name)]
+        title = title or f"{shown.name}, seed {self.seed}"
+        return policy_map(self.policy, shown, played.observations, usage, title)
+
+    def _play_to_read(self, policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
+        """Policies on the same few episodes, for words and pictures."""
+        count = min(self.config.run.final_episodes, EPISODES_TO_READ)
+        stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *policies)
+        return self.play(stacked, count, [0] * len(policies), deterministic)
+
+    # ---- Files ----
+
+    def save(self, path: str | os.PathLike) -> None:
+        """One sealed file with the whole learner's state, put in place at once: whole, or not at all."""
+        write_saved(Path(path), self._saved())
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike,
+        env: Any = None,
+        workers: int | str = IN_PROCESS,
+        seed: int | None = None,
+        best: bool = False,
+    ) -> "ASAP":
+        """The model in a file that `save` has written, or in a run directory. Nothing in a file is ever executed.
+
+        Of a run, the newest checkpoint, or the `best` one. `seed` is the one to look at, the first by default. `env` is
+        needed only to play an environment that has no name to be made by; it must have the same spaces.
+        """
+        saved = read_saved(Path(path), env, best)
+        model = cls.__new__(cls)
+        model._set_up(saved.config, saved.tasks, str(workers))
+        if seed is not None and seed not in model.seeds:
+            first, last = model.seeds[0], model.seeds[-1]
+            raise UserError("seed", "was not trained in this run", seed, f"choose from {first} to {last}")
+        model._index = model.seeds.index(saved.seed if seed is None else seed)
+        model._adopt(saved)
+        return model
+
+    def _adopt(self, saved: Saved) -> None:
+        self._hold(policies_in(saved), saved.state, *saved.counts(self._index))
+
+    def _saved(self) -> Saved:
+        state = self._state if self._state is not None else to_arrays(self.policies)
+        return Saved(
+            self.config, self.tasks, self.seed, state, self._state is not None, (self.num_episodes, self.num_timesteps)
+        )
+
+
+def _are_equal(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
+    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """For what workers print, made when it is needed; kept where something failed, because the error names it."""
+    folder = Path(tempfile.gettempdir()) / f"asap-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        yield folder
+    except RunError:
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,87 @@
+"""What a policy does with an observation: NumPy on the host, where a compiled function costs more to call than to compute."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from numpy.typing import ArrayLike
+
+from asap.base.errors import UserError
+from asap.base.keys import host_generator
+from asap.base.spec import TaskSet
+from asap.policy.host import Player
+from asap.policy.plan import plan_of
+from asap.policy.policy import NO_SKILL, ASAPPolicy
+
+_PREDICT = 6  # Stream of the seed's draws on the host.
+
+
+class Predictor:
+    """One policy, for the program of a user."""
+
+    def __init__(self, tasks: TaskSet, policy: ASAPPolicy, seed: int):
+        self._tasks, self._policy, first = tasks, policy, tasks.tasks[0]
+        self._read, self._act, self._shape = first.reader(), first.actor(), first.observation_shape
+        self._player = Player(plan_of(policy, len(tasks.spec.observation_names), tasks.descriptors))
+        self._generator = host_generator(seed, _PREDICT)
+
+    def predict(
+        self,
+        obs: ArrayLike,
+        state: ArrayLike | None,
+        episode_start: ArrayLike | None,
+        deterministic: bool,
+        task: str | None,
+    ) -> tuple[Any, Any]:
+        index = 0 if task is None and self._tasks.size == 1 else self._task(task)
+        if state is None and np.shape(obs) == self._shape:  # The usual call, without detours.
+            skill, action = self._player.act(self._read(obs), NO_SKILL, deterministic, self._generator, index)
+            return self._act(action), np.int64(skill)
+        return self._predict_rows(obs, state, episode_start, bool(deterministic), index)
+
+    def _predict_rows(self, obs: ArrayLike, state, episode_start, deterministic: bool, task: int) -> tuple[Any, Any]:
+        shape = np.shape(obs)
+        is_batch = len(shape) == len(self._shape) + 1 and shape[1:] == self._shape
+        rows = obs if is_batch else [obs]
+        previous = checked_state(state, episode_start, shape[:1] if is_batch else (), self._policy.num_skills)
+        chosen = [
+            self._player.act(self._read(row), int(before), deterministic, self._generator, task)
+            for row, before in zip(rows, np.atleast_1d(previous))
+        ]
+        actions, skills = [self._act(action) for _, action in chosen], [np.int64(skill) for skill, _ in chosen]
+        return (np.stack(actions), np.asarray(skills)) if is_batch else (actions[0], skills[0])
+
+    def _task(self, name: str | None) -> int:
+        """It need not be named where the policy does not look at it."""
+        names = self._tasks.names
+        if name in names:
+            return names.index(name)
+        if name is None and {self._policy.psi.task, self._policy.phi.task} == {"none"}:
+            return 0
+        what = "which one is played?" if name is None else "the model was not made for it"
+        raise UserError("task", what, repr(name), f"choose from {', '.join(names)}")
+
+
+def checked_state(
+    state: ArrayLike | None, episode_start: ArrayLike | None, shape: tuple[int, ...], num_skills: int
+) -> Int[np.ndarray, "*n"]:
+    """The previous skills, NO_SKILL where an episode starts."""
+    if state is None:
+        return np.full(shape, NO_SKILL, np.int32)
+    skills = np.asarray(state)
+    if skills.dtype.kind not in "iu" or skills.shape != shape:
+        got = f"{skills.dtype}{list(skills.shape)}"
+        raise UserError(
+            "state", f"must hold integers of shape {shape}", got, "give back what predict returned, or None"
+        )
+    if (skills < NO_SKILL).any() or (skills >= num_skills).any():
+        raise UserError(
+            "state", f"must be skills below {num_skills}, or -1 for none", skills.tolist(), "give what predict returned"
+        )
+    skills = skills.astype(np.int32)
+    if episode_start is None:
+        return skills
+    starts = np.asarray(episode_start, bool)
+    if starts.size != skills.size:  # stable-baselines3 gives (1,) with a single observation, too.
+        raise UserError("episode_start", f"must have shape {shape}", starts.shape, "give one flag per observation")
+    return np.where(starts.reshape(shape), np.int32(NO_SKILL), skills)

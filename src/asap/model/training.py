@@ -1,0 +1,171 @@
+"""One training from its config to its result: the experience, the start, the loop, and the evaluation at the end."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from asap.base.arrays import member, stack
+from asap.base.episodes import EVALUATION
+from asap.base.errors import UserError
+from asap.base.spec import TaskSet
+from asap.config.schema import Config, PolicyConfig
+from asap.config.settings import to_toml
+from asap.experience.choose import choose
+from asap.experience.protocol import EpisodeIds, Experience
+from asap.learn.loop import Loop
+from asap.learn.search import found_start, no_totals, stacked_starts
+from asap.learn.state import Start, TrainState, drawn_critic, drawn_policy, parameter_digest, restored
+from asap.model.result import Result
+from asap.policy.examine import warnings_about
+from asap.policy.policy import ASAPPolicy
+from asap.policy.scaling import no_moments
+from asap.runs.directory import Run
+from asap.runs.events import Callback, Curve, Record
+from asap.runs.signals import StopRequest
+
+Arrays = dict[str, np.ndarray]
+
+
+class Training(NamedTuple):
+    """What is trained, and with what."""
+
+    config: Config
+    tasks: TaskSet
+    record: Record
+    callbacks: Sequence[Callback]
+    workers: str
+    folder: Path  # Takes what workers print, and recordings of episodes that failed.
+    notice: Callable[[str], None]
+    given: ASAPPolicy | None = None  # To start from, stacked over seeds, in place of policies that are drawn.
+
+
+def train(
+    training: Training, saved: Arrays | None, stop: StopRequest, evaluates: bool = True
+) -> tuple[TrainState, Result]:
+    """From saved states of the learner, or from the start, until it is over or `stop` asks for it."""
+    began, config, record = time.monotonic(), training.config, training.record
+    with _experience(training) as experience:
+        loop = Loop(config, experience, record, training.callbacks)
+        if saved is None:
+            states = loop.start(_starts(training, experience))
+            loop.record_start(states)
+        else:
+            states = restored(loop.template(blank_start(config, training.tasks)), saved)
+        states, finished = loop.run(states, stop)
+        evaluation = None
+        if evaluates:
+            ids, run = EpisodeIds(seeds_of(config), EVALUATION), config.run
+            evaluation = experience.evaluate(states.outcome, ids, run.final_episodes, run.deterministic)
+    ess = [event["ess"] for event in record.events() if "ess" in event]
+    return states, Result(
+        config=config,
+        tasks=training.tasks,
+        evaluation=evaluation,
+        curve=Curve.read(record),
+        env_steps=int(np.asarray(states.env_steps).sum(dtype=np.int64)),
+        wall_seconds=time.monotonic() - began,
+        compile_seconds=loop.compile_seconds,
+        finished=finished,
+        parameters_sha256=parameter_digest(states.outcome),
+        ess=ess[-1] if ess else None,
+    )
+
+
+def train_run(
+    run: Run,
+    config: Config,
+    tasks: TaskSet,
+    stop: StopRequest,
+    callbacks: Sequence[Callback] = (),
+    workers: str = "0",
+    given: ASAPPolicy | None = None,
+    saved: Arrays | None = None,
+    evaluates: bool = True,
+) -> tuple[TrainState, Result]:
+    """A training that is recorded in a run directory: it goes on from the newest checkpoint there.
+
+    `saved` states are those of a model that begins to be recorded.
+    """
+
+    def notice(text: str) -> None:
+        run.notice(text)
+        run.append({"kind": "notice", "message": text})
+
+    training = Training(config, tasks, run, callbacks, workers, run.path, notice, given)
+    with run.locked():
+        if run.config_text() != to_toml(config):  # Gone on with under a larger budget.
+            run.write_config(to_toml(config))
+        checkpoint = run.latest()
+        states, result = train(training, saved if checkpoint is None else checkpoint.arrays, stop, evaluates)
+        if result.finished:
+            run.append({"kind": "end", "parameters_sha256": result.parameters_sha256})
+    return states, result
+
+
+def seeds_of(config: Config) -> range:
+    return range(config.run.seed, config.run.seed + config.run.seeds)
+
+
+def blank_start(config: Config, tasks: TaskSet) -> Start:
+    """Of all seeds, for its shapes."""
+    policies, critics = (
+        stack([draw(config, tasks, seed) for seed in seeds_of(config)]) for draw in (drawn_policy, drawn_critic)
+    )
+    count, size = config.run.seeds, len(tasks.spec.observation_names)
+    moments = stack([no_moments(size)] * count) if tasks.is_scaled else None
+    return Start(policies, critics, stack([no_totals(tasks)] * count), moments)
+
+
+@contextmanager
+def _experience(training: Training):
+    experience = choose(training.config, training.tasks, training.workers, training.folder, training.notice)
+    try:
+        yield experience
+    finally:
+        experience.close()
+
+
+def _starts(training: Training, experience: Experience) -> Start:
+    config, tasks, given = training.config, training.tasks, training.given
+    if given is not None:
+        given = fitting(given, stack([drawn_policy(config, tasks, seed) for seed in seeds_of(config)]), config)
+    found = []
+    for index, seed in enumerate(seeds_of(config)):
+        own = None if given is None else member(given, index)
+        found.append(found_start(config, experience, seed, own))
+    policies, moments, totals = stacked_starts(found)
+    critics = stack([drawn_critic(config, tasks, seed) for seed in seeds_of(config)])
+    _warn(training, experience, member(policies, 0))
+    return Start(policies, critics, totals, moments)
+
+
+def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:
+    """The given policies for each seed of the config: as they are, or the only one again and again."""
+    shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(tree)] for tree in (given, drawn)]
+    count, needed, source = given.partition.beta.shape[0], config.run.seeds, config.run.source
+    if shapes[0] != shapes[1]:
+        what = f"its parameters have shapes {shapes[0]}, this task needs {shapes[1]}"
+        raise UserError("run.source", what, source, "choose tasks of one family, K and features")
+    if count not in (1, needed):
+        what = f"has {count} seeds, this run has {needed}"
+        raise UserError("run.source", what, source, f"use --seeds {count}")
+    leaves = [np.broadcast_to(leaf, (needed, *leaf.shape[1:])) for leaf in jax.tree.leaves(given)]
+    return jax.tree.unflatten(jax.tree.structure(drawn), leaves)
+
+
+def _warn(training: Training, experience: Experience, policy: ASAPPolicy) -> None:
+    """Tells of settings that hinder learning. The defaults do not, and need not wait for the look."""
+    if training.config.policy == PolicyConfig():
+        return
+    states = experience.random_states()
+    if states is None:
+        return
+    for text in warnings_about(policy, *states, training.tasks.spec.observation_names):
+        print(f"warning: {text}", file=sys.stderr)
+        training.record.append({"kind": "warning", "message": text})

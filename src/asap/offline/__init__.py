@@ -1,1 +1,0 @@
-"""Learning and judging from logged trajectories, without playing."""
