@@ -101,7 +101,7 @@ def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) ->
 
 
 def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_json: bool) -> None:
-    from asap.base.stats import Curve as SeedCurve
+    from asap.base.stats import SeedCurve
     from asap.envs.gymnasium.task import HostedTask
     from asap.envs.soccer.half_field import Striker
     from asap.session import Curve

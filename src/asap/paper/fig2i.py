@@ -22,7 +22,7 @@ def run(laboratory: Laboratory) -> Finding:
     r1, r2 = catalog.find("striker-r1"), catalog.find("striker-r2")
     first = laboratory.seed
 
-    def games(policy: ASAPPolicy, task: catalog.NamedTask, seed: int) -> list[Game]:
+    def games(policy: ASAPPolicy, task: catalog.CompiledTask, seed: int) -> list[Game]:
         return [
             game for k in range(ROUNDS) for game in play_games(policy, task, 1000 * k + seed) if game.status == GOAL
         ]
