@@ -24,8 +24,7 @@ from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.predict_inputs import checked_state
 from asap.runs.directory import print_note
-from asap.show.words.explain import Explanation
-from asap.show.words.explain_rules import explain_foreign
+from asap.show.words.explain import Explanation, explain
 from asap.show.words.readings import Losses, MeanReturn
 from asap.show.words.rounding import rounded
 from asap.workers.hire import hire
@@ -106,7 +105,7 @@ class ForeignPlay:
         played = self._played(kinds, EPISODES, 0)
         told = report(evaluation_of(played[0], policy.num_skills))
         losses = Losses(*(_mean_return(episodes) for episodes in played), EPISODES)
-        return explain_foreign(one, self.task, told["usage"], told["durations"], losses)
+        return explain(one, (self.task,), told["usage"], told["durations"], losses)
 
     def plot(self, policy: ASAPPolicy, task: str | None = None, title: str | None = None) -> "Figure":
         from asap.show.figures.observed_map import observed_map

@@ -96,7 +96,7 @@ def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) ->
     else:
         evaluation = trained.evaluate(named, 200, 0)
         usage, durations = np.asarray(evaluation.usage)[index], np.asarray(evaluation.durations)[index]
-        explanation = explain(trained.policy(index), named, usage, durations)
+        explanation = explain(trained.policy(index), (named,), usage, durations)
     _print(as_json, explanation.as_dict(), explanation.text)
 
 
