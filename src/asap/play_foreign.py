@@ -108,13 +108,13 @@ class ForeignPlay:
         return explain(one, (self.task,), told["usage"], told["durations"], losses)
 
     def plot(self, policy: ASAPPolicy, task: str | None = None, title: str | None = None) -> "Figure":
-        from asap.show.figures.observed_map import observed_map
+        from asap.show.figures import policy_map
 
         played = self._played([(policy, False)], EPISODES, 0)[0]
         observations = np.concatenate([episode.observations[:-1] for episode in played])
         usage = report(evaluation_of(played, policy.num_skills))["usage"]
         title = title or f"{self.task.name}, seed {self.config.run.seed}"
-        return observed_map(jax.tree.map(np.asarray, policy), self.task, observations, usage, title)
+        return policy_map(jax.tree.map(np.asarray, policy), self.task, observations, usage, title)
 
     def _played(self, kinds: list[tuple[ASAPPolicy, bool]], episodes: int, seed: int) -> list[list[Played]]:
         """Episodes of each policy, deterministic or not, all from the same starts."""

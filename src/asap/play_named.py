@@ -82,12 +82,12 @@ class NamedPlay:
         return explain(policy, self._chosen(policy, task), played["usage"], played["durations"])
 
     def plot(self, policy: ASAPPolicy, task: str | None):
-        from asap.show.figures import partition_map
+        from asap.show.figures import policy_map
 
         named = self.tasks[0] if task is None else self._played(policy, task)
         title = f"{named.name}, seed {self.config.run.seed}"
         usage = self.evaluate(policy, EPISODES_TO_READ, named.name, 0, None)["usage"]
-        return partition_map(policy, named, self._descriptors[named.name], title=title, usage=usage)
+        return policy_map(policy, named, None, usage, title)
 
     def _chosen(self, policy: ASAPPolicy, task: str | None) -> tuple[CompiledTask, ...]:
         return self.tasks if task is None else (self._played(policy, task),)
