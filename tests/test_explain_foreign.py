@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from asap.base.action_units import ControlUnits
 from asap.base.numbers import exact, sum_in_full
-from asap.envs.gymnasium.actions import ControlUnits, control
+from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.task import describe
 from asap.policy.features import RBF, Features, Fourier, Network, Polynomial
@@ -21,7 +22,7 @@ from asap.policy.partition import Partition
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
-from asap.show.words.explain_rules import explain_foreign
+from asap.show.words.explain import explain
 from asap.show.words.readings import Losses, MeanReturn
 from asap.show.words.rounding import rounded, rulebook, significant, whole_percents
 
@@ -99,7 +100,7 @@ def followed(text, values):
 
 def test_the_whole_text_of_a_cart_pole():
     losses = Losses(MeanReturn(440.3, 8.2), MeanReturn(490.0, 4.0), MeanReturn(489.0, 4.0), 100)
-    assert explain_foreign(cart_pole(), task("CartPole-v1"), [0.52, 0.48], [1.42, 1.3], losses).text == (
+    assert explain(cart_pole(), (task("CartPole-v1"),), [0.52, 0.48], [1.42, 1.3], losses).text == (
         "CartPole-v1: 1 plane, 2 skills.\n"
         "\n"
         "  if pole angle + 0.0097*pole angular velocity + 0.042*cart position - 0.0021*cart velocity > 2.9406 "
@@ -123,7 +124,7 @@ def test_the_whole_text_of_a_cart_pole():
 
 def test_a_plane_that_points_the_other_way_is_the_same_rule_with_the_skills_exchanged():
     there, back = (
-        explain_foreign(cart_pole(sign * np.array([0.3, 0.4, -0.1, 1.2, 0.7])), task("CartPole-v1")) for sign in (1, -1)
+        explain(cart_pole(sign * np.array([0.3, 0.4, -0.1, 1.2, 0.7])), (task("CartPole-v1"),)) for sign in (1, -1)
     )
     assert rules_of(back.text)[0].startswith("if pole angle + ") and "then push left (97 %)" in rules_of(back.text)[0]
     assert rules_of(back.text)[0].split(" then")[0] == rules_of(there.text)[0].split(" then")[0]
@@ -136,7 +137,7 @@ def test_the_rules_say_what_the_rounded_policy_does(planes, basis, monkeypatch):
     generator = np.random.default_rng(planes)
     theta = np.log([[[0.92], [0.08]], [[0.08], [0.92]], [[0.08], [0.92]], [[0.92], [0.08]]])[: 2**planes]
     policy = policy_of(scaled(basis), generator.normal(size=(planes, scaled(basis).size(0))), gibbs(theta))
-    text = explain_foreign(policy, task("CartPole-v1")).text
+    text = explain(policy, (task("CartPole-v1"),)).text
     names, actions = task("CartPole-v1").spec.observation_names, task("CartPole-v1").spec.action_names
     played, said = rounded(policy, task("CartPole-v1")), set()
     for x in observations():
@@ -147,8 +148,8 @@ def test_the_rules_say_what_the_rounded_policy_does(planes, basis, monkeypatch):
 
 def test_rounding_to_many_digits_leaves_the_controls_as_they_are():
     """Two controls with ranges of other widths and middles: 0 to 10 and -2 to 2. Each keeps its own unit and shift."""
-    space = spaces.Box(np.float32([0, -2]), np.float32([10, 2]))
-    two_controls = dataclasses.replace(task("Pendulum-v1"), action_space=space)
+    spec = dataclasses.replace(task("Pendulum-v1").spec, action_low=(0.0, -2.0), action_high=(10.0, 2.0))
+    two_controls = dataclasses.replace(task("Pendulum-v1"), spec=spec)
     generator = np.random.default_rng(5)
     log_std = generator.normal(-1.0, 0.3, (2, 2))
     skills = GaussianSkills(jnp.float32(generator.normal(size=(2, 2, 4))), jnp.float32(log_std))
@@ -164,7 +165,7 @@ def test_rounding_to_many_digits_leaves_the_controls_as_they_are():
 
 def test_controls_are_in_the_units_of_the_environment():
     policy, names = pendulum(), task("Pendulum-v1").spec.observation_names
-    text = explain_foreign(policy, task("Pendulum-v1")).text
+    text = explain(policy, (task("Pendulum-v1"),)).text
     assert "give or take 0.34)" in text and "give or take 1)" in text
     played, act = rounded(policy, task("Pendulum-v1")), control(task("Pendulum-v1").action_space)
     assert np.exp(played.skills.log_std) == pytest.approx(np.array([[0.17], [0.5]]))
@@ -188,7 +189,7 @@ def test_units_of_controls_are_those_of_the_border():
 def test_linear_skills_of_two_actions_have_a_rule_of_their_own():
     theta = np.random.default_rng(5).normal(size=(2, 2, 5))
     policy = policy_of(scaled(Polynomial(1)), [[0.1, 1.0, 0.5, 0.2, -0.3]], gibbs(theta, 2.0), scaled(Polynomial(1)))
-    text, names = explain_foreign(policy, task("CartPole-v1")).text, task("CartPole-v1").spec.observation_names
+    text, names = explain(policy, (task("CartPole-v1"),)).text, task("CartPole-v1").spec.observation_names
     played, said = rounded(policy, task("CartPole-v1")), set()
     for x in observations():
         values = dict(zip(names, x.astype(float)))
@@ -255,7 +256,7 @@ def test_of_many_inputs_the_largest_are_named():
     many = dataclasses.replace(task("CartPole-v1"), spec=spec)
     beta = np.float32([0, *np.linspace(1.0, 0.05, 20)])
     policy = policy_of(Features.of(Polynomial(1), tuple(range(20))), [beta], gibbs([LIKELY, UNLIKELY]))
-    explanation = explain_foreign(policy, many)
+    explanation = explain(policy, (many,))
     assert (
         "  if obs 0 + 0.95*obs 1 + 0.9*obs 2 + 0.85*obs 3 + 0.8*obs 4 + 0.75*obs 5 + 14 smaller terms > 0 then"
         in explanation.text
@@ -266,7 +267,7 @@ def test_of_many_inputs_the_largest_are_named():
 def test_a_network_tells_what_its_units_look_at():
     network = Network((np.float32([[0, 0, 2, 1], [1, 0, 0, 0]]),), (np.zeros(2, np.float32),))
     policy = policy_of(scaled(network), [[0.1, 1.0, -0.5]], gibbs(np.ones((2, 2, 3))), scaled(network))
-    text = explain_foreign(policy, task("CartPole-v1")).text
+    text = explain(policy, (task("CartPole-v1"),)).text
     assert "if unit 1 - 0.5*unit 2 > -0.1 then" in text
     assert "  unit 1: pole angle (2), pole angular velocity (1), cart position (0), cart velocity (0)\n" in text
     assert (
@@ -281,7 +282,7 @@ def test_numbered_states_are_listed():
     beta[0, 0], beta[0, [2, 3, 6]] = -1.0, 2.0
     theta = np.log([[[0.9], [0.04], [0.03], [0.03]], [[0.05], [0.55], [0.4], [0.0001]]])
     policy = policy_of(Features.of(Polynomial(1), tuple(range(16))), beta, gibbs(theta))
-    rules = rules_of(explain_foreign(policy, task("FrozenLake-v1")).text)
+    rules = rules_of(explain(policy, (task("FrozenLake-v1"),)).text)
     assert rules[0] == "in row 0 columns 1 and 2; row 1 column 1: down (55 %) or right (40 %)"
     assert rules[1].startswith("in row 0 columns 0 and 3; row 1 columns 0, 2 and 3;") and rules[1].endswith(
         ": left (90 %)"
@@ -294,20 +295,18 @@ def test_skills_that_weigh_states_are_told_by_the_action_that_wins_in_each():
     theta[0, 0, 0], theta[0, 3, 4] = 1.0, 1.5  # Left, but for up in the corner.
     theta[1, 1, 2], theta[1, 2, [3, 6]] = 1.0, 1.0
     cells = Features.of(Polynomial(1), tuple(range(16)))
-    text = explain_foreign(policy_of(cells, beta, gibbs(theta), cells), task("FrozenLake-v1")).text
+    text = explain(policy_of(cells, beta, gibbs(theta), cells), (task("FrozenLake-v1"),)).text
     assert "\n  skill 1:\n    down in row 0 column 1\n    right in row 0 column 2; row 1 column 1\n" in text
     assert (
         "    left in row 0 column 0; row 1 columns 0, 2 and 3; row 2" in text and "    up in row 0 column 3\n" in text
     )
     assert "score" not in text and "two digits" not in text
     never = policy_of(cells, np.zeros((1, 17), np.float32) - np.eye(1, 17, dtype=np.float32), gibbs(theta), cells)
-    assert (
-        "\n  skill 1: nowhere the likeliest\n" in explain_foreign(never, task("FrozenLake-v1"), usage=[0.8, 0.2]).text
-    )
+    assert "\n  skill 1: nowhere the likeliest\n" in explain(never, (task("FrozenLake-v1"),), usage=[0.8, 0.2]).text
 
 
 def test_a_region_that_is_hardly_ever_visited_has_no_rule():
-    explanation = explain_foreign(cart_pole(), task("CartPole-v1"), [0.999, 0.001], [30.0, np.nan])
+    explanation = explain(cart_pole(), (task("CartPole-v1"),), [0.999, 0.001], [30.0, np.nan])
     assert len(rules_of(explanation.text)) == 1 and " < 2.9406 then push left" in rules_of(explanation.text)[0]
     assert "hardly ever used: skill 1" in explanation.text
 
@@ -315,14 +314,14 @@ def test_a_region_that_is_hardly_ever_visited_has_no_rule():
 def test_the_dictionary_is_json():
     for policy, name in ((cart_pole(), "CartPole-v1"), (pendulum(), "Pendulum-v1")):
         losses = Losses(MeanReturn(1.0, 0.1), MeanReturn(1.0, 0.1), MeanReturn(0.9, 0.1), 10)
-        as_dict = json.loads(json.dumps(explain_foreign(policy, task(name), losses=losses).as_dict(), allow_nan=False))
+        as_dict = json.loads(json.dumps(explain(policy, (task(name),), losses=losses).as_dict(), allow_nan=False))
         assert as_dict["task"] == name and as_dict["losses"]["rounded"] == {"mean": 0.9, "error": 0.1}
     assert as_dict["skills"][0]["controls"]["torque"]["high"] == 2
 
 
 def test_what_may_be_chance_is_called_so():
     losses = Losses(MeanReturn(-200.0, 10.0), MeanReturn(-190.0, 10.0), MeanReturn(-300.0, 10.0), 50)
-    text = explain_foreign(pendulum(), task("Pendulum-v1"), losses=losses).text
+    text = explain(pendulum(), (task("Pendulum-v1"),), losses=losses).text
     assert "action are taken: 10 more, which may be chance" in text
     assert "rounded numbers above: 100 (50 %) less" in text
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 
-import gymnasium
 import jax.numpy as jnp
 import matplotlib.colors
 import numpy as np
@@ -85,7 +84,7 @@ def test_a_grid_has_a_cell_for_each_state_with_its_action():
 def test_states_without_a_grid_stand_line_by_line():
     names = tuple(f"state {s}" for s in range(80))
     spec = dataclasses.replace(task("FrozenLake-v1").spec, observation_names=names)
-    numbered = dataclasses.replace(task("FrozenLake-v1"), spec=spec, observation_space=gymnasium.spaces.Discrete(80))
+    numbered = dataclasses.replace(task("FrozenLake-v1"), spec=spec)
     beta = np.random.default_rng(0).normal(size=(1, 81))
     axes = observed_map(policy_of(beta, num_actions=4), numbered, np.eye(80, dtype=np.float32)).axes[0]
     assert len(axes.patches) == 80 and not axes.texts

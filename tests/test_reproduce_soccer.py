@@ -20,7 +20,7 @@ from asap.paper import fig2f, fig2h, offline_games, strikers
 from asap.paper.fig2g import kind_of
 from asap.paper.fig2i import clearance, detour
 from asap.paper.laboratory import Laboratory
-from asap.show.figures.ball_paths import draw_ways
+from asap.show.figures.film import draw_ways
 from asap.show.figures.game import Game
 from asap.show.figures.pitch import PITCH
 

@@ -20,7 +20,7 @@ from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
-from asap.session import SeedCurve
+from asap.session import Curve
 from asap.show.figures import film
 from asap.show.figures.film import save_film
 from asap.show.figures.game import Controlled, Game, game_to_show, play_game
@@ -175,7 +175,7 @@ def test_plot_writes_the_film_next_to_the_map(played, tmp_path, monkeypatch, cap
     )
     monkeypatch.setattr(Trained, "load", lambda path: trained)
     monkeypatch.setattr(Trained, "evaluate", lambda *_: SimpleNamespace(usage=[[0.8, 0.2]]))
-    monkeypatch.setattr(SeedCurve, "read", lambda run: SimpleNamespace(episodes=[]))
+    monkeypatch.setattr(Curve, "read", lambda run: SimpleNamespace(episodes=[]))
     plot_run("run", None, None, None, True)
     pictures = json.loads(capsys.readouterr().out)["pictures"]
     assert pictures == {"partition": str(tmp_path / "partition.png"), "game": str(tmp_path / "game.gif")}

@@ -1,14 +1,11 @@
 """Promise: the map of a striker's policy shows which skill rules for which place of the ball, on the pitch, y down."""
 
-import dataclasses
-
 import jax.numpy as jnp
 import matplotlib.colors
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from asap.base.errors import UserError
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import in_metres
 from asap.envs.soccer.vectors import Vector
@@ -97,7 +94,7 @@ def test_a_mixed_skill_is_named_by_all_it_often_does():
 
 def test_the_others_stand_where_their_rules_send_them():
     """Of a ball at (30, 10): the striker behind it, the goalkeeper on the line to behind the goal, the defenders at home."""
-    regions = pixel_regions(DISC, R3, R3.env.descriptor(R3.task))
+    regions = pixel_regions(DISC, R3)
     pixel = np.abs(PITCH.y - 10).argmin() * PITCH.columns + np.abs(PITCH.x - 30).argmin()
     places = in_metres(Vector(*regions.observations[pixel].reshape(-1, 2).T))
     striker, ball, goalkeeper, *defenders, goal = np.stack(places, -1)
@@ -123,8 +120,3 @@ def test_pitches_stand_side_by_side():
     assert box.height / box.width == pytest.approx(68 / 52.5)
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["-30", "0", "30"]
     assert "arrows" not in figure.legends[0].get_title().get_text()
-
-
-def test_a_task_without_a_map_is_refused_with_a_cure():
-    with pytest.raises(UserError, match="has no map.*explain"):
-        partition_map(DISC, dataclasses.replace(R1, env=None))

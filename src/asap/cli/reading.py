@@ -96,12 +96,12 @@ def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) ->
     else:
         evaluation = trained.evaluate(named, 200, 0)
         usage, durations = np.asarray(evaluation.usage)[index], np.asarray(evaluation.durations)[index]
-        explanation = explain(trained.policy(index), named, usage, durations)
+        explanation = explain(trained.policy(index), (named,), usage, durations)
     _print(as_json, explanation.as_dict(), explanation.text)
 
 
 def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_json: bool) -> None:
-    from asap.base.stats import Curve as SeedCurve
+    from asap.base.stats import SeedCurve
     from asap.envs.gymnasium.task import HostedTask
     from asap.envs.soccer.half_field import Striker
     from asap.session import Curve
@@ -135,8 +135,7 @@ def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_
         figure.savefig(written[name], dpi=150)
     if not isinstance(named, HostedTask) and isinstance(named.env, Striker):
         written["game"] = str(folder / "game.gif")
-        m = np.asarray(named.env.descriptor(named.task))
-        save_game(written["game"], trained.policy(index), named, m, trained.config.run.seed + index, title)
+        save_game(written["game"], trained.policy(index), named, trained.config.run.seed + index, title)
     _print(as_json, {"pictures": written, "run": str(path)}, "\n".join(written.values()))
 
 
@@ -150,7 +149,7 @@ def _partition(trained: "Trained", named: "Task", index: int, title: str) -> "Fi
     if isinstance(named, HostedTask):
         return ForeignPlay(trained.config, named, IN_PROCESS).plot(policy, title=title)
     usage = np.asarray(trained.evaluate(named, 200, 0).usage)[index]
-    return figures.partition_map(policy, named, np.asarray(named.env.descriptor(named.task)), title=title, usage=usage)
+    return figures.policy_map(policy, named, None, usage, title)
 
 
 def show_tasks(name: str | None, measure: bool, seed: int, as_json: bool) -> None:

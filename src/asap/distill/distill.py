@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from asap.base.action_units import ControlUnits
 from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
@@ -21,7 +22,6 @@ from asap.compose import feature_settings, settings_of, tasks_of
 from asap.config.schema import Config
 from asap.distill.imitate import imitate
 from asap.distill.lessons import Classroom, Lesson
-from asap.envs.gymnasium.actions import ControlUnits
 from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import live_task
 from asap.learn.search import draw
@@ -181,7 +181,8 @@ def agreement(policy: ASAPPolicy, task: HostedTask, lessons: Sequence[Lesson]) -
     told = np.concatenate([lesson.actions for lesson in lessons])
     if not task.spec.continuous:
         return float((np.asarray(chosen) == told).mean())
-    return share_explained(told.astype(float), ControlUnits.of(task.action_space).clipped(np.stack(chosen)))
+    units = ControlUnits.of_bounds(task.spec.action_low, task.spec.action_high)
+    return share_explained(told.astype(float), units.clipped(np.stack(chosen)))
 
 
 def share_explained(told: Float[np.ndarray, "N A"], chosen: Float[np.ndarray, "N A"]) -> float:

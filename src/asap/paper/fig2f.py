@@ -48,7 +48,6 @@ def run(laboratory: Laboratory) -> Finding:
     seed = laboratory.seed
     title = f"striker-r1, seed {seed + typical}"
     titles = [f"seed {seed + s}: {value:.3f}" for s, value in enumerate(goals)]
-    m = np.asarray(named.env.descriptor(named.task))
     best = partition_map(policies[typical], named, title=title, usage=record.usage()[typical])
     every = partition_gallery(
         policies, [named] * laboratory.seeds, titles, "R1: what each seed learned, with its goals per episode"
@@ -61,7 +60,7 @@ def run(laboratory: Laboratory) -> Finding:
                 every, "Every seed. Numbers of skills are arbitrary: swapping them changes nothing."
             ),
             "fig2f-game": Film(
-                lambda path: save_game(path, policies[typical], named, m, seed + typical, title),
+                lambda path: save_game(path, policies[typical], named, seed + typical, title),
                 "A game of that seed; the trail of the ball has the colour of the skill.",
             ),
         },

@@ -9,8 +9,7 @@ from asap.paper.fig2h import variant
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import learned
 from asap.policy.policy import ASAPPolicy
-from asap.show.figures.ball_paths import draw_ways
-from asap.show.figures.film import save_game
+from asap.show.figures.film import draw_ways, save_game
 from asap.show.figures.game import Game, play_games
 
 SHOWN = 6
@@ -22,7 +21,7 @@ def run(laboratory: Laboratory) -> Finding:
     r1, r2 = catalog.find("striker-r1"), catalog.find("striker-r2")
     first = laboratory.seed
 
-    def games(policy: ASAPPolicy, task: catalog.NamedTask, seed: int) -> list[Game]:
+    def games(policy: ASAPPolicy, task: catalog.CompiledTask, seed: int) -> list[Game]:
         return [
             game for k in range(ROUNDS) for game in play_games(policy, task, 1000 * k + seed) if game.status == GOAL
         ]
@@ -49,7 +48,6 @@ def run(laboratory: Laboratory) -> Finding:
     )
     typical = with_defender.typical_seed()
     policy, title = with_defender.policy(typical), f"striker-r2, sees the defender's y, seed {first + typical}"
-    m = np.asarray(r2.env.descriptor(r2.task))
     return Finding(
         [claim],
         {
@@ -57,7 +55,7 @@ def run(laboratory: Laboratory) -> Finding:
                 draw_ways(theirs[typical][:SHOWN], policy, r2, title),
                 "Games with a goal. Coloured: the ball's way by skill; black: the defender's; dots: where they were when the ball passed.",
             ),
-            "fig2i-game": Film(lambda path: save_game(path, policy, r2, m, first + typical, title), "One of them."),
+            "fig2i-game": Film(lambda path: save_game(path, policy, r2, first + typical, title), "One of them."),
         },
     )
 

@@ -14,7 +14,7 @@ def skill_bits(num_planes: int) -> Int[Array, "S K"]:
 
 
 class Partition(eqx.Module):
-    """K hyperplanes; the soft side of each plane gives a distribution over S = 2^K skills."""
+    """K hyperplanes; the soft side of each plane gives a distribution over S = 2^K skills; K = 0 has one skill."""
 
     beta: Float[Array, "K F"]
     alpha_beta: Float[Array, ""]  # Paper: 20 in the rooms, 100 in RoboCup.
@@ -33,7 +33,7 @@ class Partition(eqx.Module):
         # log sigmoid(u) and log sigmoid(-u) share the costly half: min(+-u, 0) - log(1 + exp(-|u|)).
         overlap = jnp.log1p(jnp.exp(-jnp.abs(margins)))
         inside, outside = jnp.minimum(margins, 0) - overlap, jnp.minimum(-margins, 0) - overlap
-        log_probs = [jnp.zeros_like(margins[0])]
+        log_probs = [jnp.zeros(margins.shape[1:], margins.dtype)]
         for k in range(self.num_planes):  # Bit k doubles the list: first the skills without it, then those with it.
             log_probs = [p + outside[k] for p in log_probs] + [p + inside[k] for p in log_probs]
         return jnp.stack(log_probs)
@@ -42,5 +42,7 @@ class Partition(eqx.Module):
         self, uniforms: tuple[Float[Array, "*batch"], ...], psi: Float[Array, "F *batch"]
     ) -> Int[Array, "*batch"]:
         """A skill, one coin per plane."""
+        if not self.num_planes:
+            return jnp.zeros(psi.shape[1:], jnp.int32)
         sides = jax.nn.sigmoid(self.margins(psi))
         return sum(((u < sides[k]).astype(jnp.int32) << k for k, u in enumerate(uniforms)), start=jnp.int32(0))

@@ -16,6 +16,8 @@ OWNS = 0.005  # Share of states, or of steps, from which on a skill counts as us
 UNBOUNDED = 1e6  # Gymnasium writes "no bound" as infinity or as the largest float.
 NUM_STATES = 4096
 
+Descriptor = ArrayLike | tuple[float, ...]  # Tasks have it as a tuple.
+
 
 class Regions(NamedTuple):
     """The partition at N states."""
@@ -35,13 +37,13 @@ class Regions(NamedTuple):
         return np.bincount(self.rulers, minlength=self.skill_probs.shape[-1]) / len(self.skill_probs)
 
 
-def regions_at(policy: ASAPPolicy, observations: ArrayLike, m: ArrayLike) -> Regions:
+def regions_at(policy: ASAPPolicy, observations: ArrayLike, m: Descriptor) -> Regions:
     """The partition at (N, O) observations of one task."""
     probs, margins = _partition_at(policy, jnp.asarray(observations, jnp.float32), jnp.asarray(m, jnp.float32))
     return Regions(np.asarray(observations), np.asarray(probs), np.asarray(margins))
 
 
-def actions_at(policy: ASAPPolicy, skills: ArrayLike, observations: ArrayLike, m: ArrayLike) -> np.ndarray:
+def actions_at(policy: ASAPPolicy, skills: ArrayLike, observations: ArrayLike, m: Descriptor) -> np.ndarray:
     """(N, A): the action probabilities of one given skill at each observation."""
     observations, m = jnp.asarray(observations, jnp.float32), jnp.asarray(m, jnp.float32)
     return np.asarray(_actions_at(policy, jnp.asarray(skills, jnp.int32), observations, m))
@@ -69,7 +71,7 @@ def _actions_at(
     return jax.vmap(at_one)(skills, observations)
 
 
-def mean_actions(policy: ASAPPolicy, regions: Regions, skill: int | np.integer, m: ArrayLike) -> np.ndarray:
+def mean_actions(policy: ASAPPolicy, regions: Regions, skill: int | np.integer, m: Descriptor) -> np.ndarray:
     """(A,): the skill's action probabilities, averaged over the states it rules, or over all if it rules none."""
     ruled = regions.rulers == skill
     states = regions.observations[ruled] if ruled.any() else regions.observations

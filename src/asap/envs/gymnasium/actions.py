@@ -1,12 +1,13 @@
 """Actions in our units, and as the environment wants them."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium import Space, spaces
 from jaxtyping import Float
 
+from asap.base.action_units import ControlUnits
 from asap.envs.gymnasium.spaces import num_numbers
 
 Action = int | Float[np.ndarray, "A"]
@@ -50,28 +51,3 @@ def recorded(space: Space, value: Any) -> Action:
     if action.shape != (num_numbers(space),):
         raise ValueError(f"{value!r} is not a list of {num_numbers(space)} numbers")
     return action
-
-
-class ControlUnits(NamedTuple):
-    """Per number of an action. With two bounds, -1 and 1 are these; otherwise both units are the same."""
-
-    low: Float[np.ndarray, "A"]
-    high: Float[np.ndarray, "A"]
-    scale: Float[np.ndarray, "A"]
-    shift: Float[np.ndarray, "A"]
-
-    @classmethod
-    def of(cls, space: spaces.Box) -> "ControlUnits":
-        low, high = (np.asarray(bound, float).ravel() for bound in (space.low, space.high))
-        has_both = np.isfinite(low) & np.isfinite(high)
-        half_low, half_high = (np.where(has_both, bound, 0.0) / 2 for bound in (low, high))
-        width = half_high - half_low
-        return cls(low, high, np.where(has_both & (width > 0), width, 1.0), half_low + half_high)
-
-    def ours(self, action: Float[np.ndarray, "*n A"]) -> Float[np.ndarray, "*n A"]:
-        """From the environment's units."""
-        return (action - self.shift) / self.scale
-
-    def clipped(self, action: Float[np.ndarray, "*n A"]) -> Float[np.ndarray, "*n A"]:
-        """As the environment gets to see it, in our units."""
-        return self.ours(np.clip(action * self.scale + self.shift, self.low, self.high))

@@ -1,7 +1,7 @@
 """The ground of a map: which states its pixels stand for, and what is drawn on it for the eye."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -9,16 +9,24 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from asap.base.types import Task
-from asap.envs.catalog import CompiledTask
+from asap.base.spec import Task
+from asap.base.types import Task as TaskParameters
 from asap.envs.core import Env
 from asap.envs.rooms import Position, Rooms, RoomsTask
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, actions_at
 from asap.show.figures.palette import GLOW, INK
 
+
+class PlacedTask(Task, Protocol):
+    """A task whose spec names a place: walls, goals and starts are drawn from its environment's own numbers."""
+
+    env: Env
+    task: TaskParameters
+
+
 # What is observed in the state that a place stands for.
-Observe = Callable[[Env, Task, Float[Array, ""], Float[Array, ""]], Float[Array, "O"]]
+Observe = Callable[[Env, TaskParameters, Float[Array, ""], Float[Array, ""]], Float[Array, "O"]]
 
 
 class Ground(NamedTuple):
@@ -34,11 +42,10 @@ class Ground(NamedTuple):
     ticks: tuple[tuple[float, ...], tuple[float, ...]]  # Few enough for a small map.
     legend: str  # What the map shows in full, and what a small one shows.
     small_legend: str
+    one_skill: str  # What it shows of a policy without planes.
     observe: Observe
-    draw: Callable[[Axes, Task], None]  # Sets the limits of the axes, too.
-    draw_skills: Callable[
-        [Axes, ASAPPolicy, CompiledTask, Regions, ArrayLike], None
-    ]  # What each skill does where it rules.
+    draw: Callable[[Axes, TaskParameters], None]  # Sets the limits of the axes, too.
+    draw_skills: Callable[[Axes, ASAPPolicy, PlacedTask, Regions], None]  # What each skill does where it rules.
 
     @property
     def x(self) -> np.ndarray:
@@ -103,12 +110,12 @@ def _rose_places(task: RoomsTask, rows: int = 5) -> np.ndarray:
     return places[(np.abs(places - np.asarray(task.goal)) > reach).any(-1)]
 
 
-def _draw_roses(axes: Axes, policy: ASAPPolicy, named_task: CompiledTask, regions: Regions, m: ArrayLike) -> None:
+def _draw_roses(axes: Axes, policy: ASAPPolicy, task: PlacedTask, regions: Regions) -> None:
     """At each place, one arrow per action of the skill that rules there, as long as the action is probable."""
-    column, row = np.floor(PIXELS * _rose_places(named_task.task)).astype(int).T
+    column, row = np.floor(PIXELS * _rose_places(task.task)).astype(int).T
     pixel = row * PIXELS + column
-    probabilities = actions_at(policy, regions.rulers[pixel], regions.observations[pixel], m)
-    directions = np.array([DIRECTIONS[name] for name in named_task.env.spec.action_names])
+    probabilities = actions_at(policy, regions.rulers[pixel], regions.observations[pixel], task.descriptor)
+    directions = np.array([DIRECTIONS[name] for name in task.spec.action_names])
     place, action = np.nonzero(probabilities >= SHORTEST_DRAWN)
     arrows = LONGEST_ARROW * probabilities[place, action, None] * directions[action]
     in_metres = {"angles": "xy", "scale_units": "xy", "units": "xy", "scale": 1, "minlength": 0}
@@ -132,6 +139,7 @@ ROOMS = Ground(
     ticks=((0, 0.5, 1), (0, 0.5, 1)),
     legend="arrows: its actions",
     small_legend="arrows: its actions; dashed: planes; dotted: start area; pale square: goal",
+    one_skill="one skill everywhere; arrows: its actions",
     observe=_observe,
     draw=draw_rooms,
     draw_skills=_draw_roses,

@@ -1,4 +1,4 @@
-"""A game as an animated GIF: the ball's trail in the colours of the skills, the players as discs, a line of words."""
+"""Games as pictures, with the ball's way in the colours of the skills: one as an animated GIF, several side by side."""
 
 import math
 from collections.abc import Sequence
@@ -13,18 +13,19 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from numpy.typing import ArrayLike
 from PIL import Image
 
-from asap.envs.catalog import CompiledTask
+from asap.base.errors import UserError
 from asap.envs.render import BALL_RADIUS, PLAYER_RADIUS, player_colours
 from asap.envs.soccer.half_field import GOAL
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions
+from asap.show.figures.backgrounds import PlacedTask
 from asap.show.figures.game import Game, play_game
-from asap.show.figures.palette import GLOW, INK, MUTED, skill_colour
-from asap.show.figures.partition_map import draw_colours, legend_entry, pixel_regions, shown_skills, skill_in_words
+from asap.show.figures.palette import GLOW, INK, MUTED, legend_entry, shown_skills, skill_colour
+from asap.show.figures.partition_map import draw_colours, pixel_regions
 from asap.show.figures.pitch import PITCH, draw_pitch
+from asap.show.words.sentences import skill_in_words
 
 DOTS_PER_INCH = 100
 FRAME_MILLISECONDS, LAST_MILLISECONDS = 80, 2000
@@ -35,13 +36,11 @@ LEFT, RIGHT, TOP = 0.2, 0.4, 0.6  # Inches around the pitch.
 LINE = 0.2  # Height of a line of the legend.
 
 
-def save_game(
-    path: str | Path, policy: ASAPPolicy, named_task: CompiledTask, m: ArrayLike, seed: int, title: str
-) -> None:
+def save_game(path: str | Path, policy: ASAPPolicy, task: PlacedTask, seed: int, title: str) -> None:
     """A game of this policy, chosen by the seed, on its partition."""
-    regions = pixel_regions(policy, named_task, m)
-    words = [skill_in_words(policy, named_task, m, regions, skill) for skill in range(policy.num_skills)]
-    save_film(path, play_game(policy, named_task, seed), words, regions, title)
+    regions = pixel_regions(policy, task)
+    words = [skill_in_words(policy, task, regions, skill) for skill in range(policy.num_skills)]
+    save_film(path, play_game(policy, task, seed), words, regions, title)
 
 
 def save_film(
@@ -159,3 +158,52 @@ def _discs(axes: Axes, radius: float, colours: list[str], edge: str) -> PathColl
     size = (2 * radius * points_per_metre) ** 2
     nowhere = [np.nan] * len(colours)
     return axes.scatter(nowhere, nowhere, s=size, c=colours, edgecolors=edge, linewidths=1, clip_on=False)
+
+
+COLUMNS, SIDE = 3, 2.9  # Panels in a row, and their width in inches.
+STARTS_AT, PASSES_AT = 26, 34  # Size of dots.
+
+
+def draw_ways(games: Sequence[Game], policy: ASAPPolicy, task: PlacedTask, title: str) -> Figure:
+    """A panel per game. Where the ball passes the first defender, a dot on either way shows how far apart they were."""
+    if not games:
+        raise UserError("games", "there is nothing to show", cure="give at least one game")
+    columns = min(COLUMNS, len(games))
+    rows = math.ceil(len(games) / columns)
+    figure = Figure(figsize=(columns * SIDE + 0.2, rows * (SIDE * PITCH.height + 0.3) + 1.0), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, game in zip(panels, games):
+        _draw_way(axes, game)
+    for axes in panels[len(games) :]:
+        axes.set_visible(False)
+    regions = pixel_regions(policy, task)
+    used = sorted({int(skill) for game in games for skill in game.skills})
+    entries = [legend_entry(s, f"ball, {skill_in_words(policy, task, regions, s)}") for s in used]
+    entries += [
+        Line2D([], [], color=INK, linewidth=1.4, label="defender"),
+        Line2D([], [], color=MUTED, linewidth=1.0, linestyle=":", label="striker"),
+    ]
+    figure.legend(handles=entries, loc="outside lower left", ncols=2, fontsize=9, frameon=False)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    return figure
+
+
+def _draw_way(axes: Axes, game: Game) -> None:
+    draw_pitch(axes, MUTED)
+    axes.set(xticks=[], yticks=[])
+    axes.set_title(f"{game.status_name} after {game.cycles} cycles", loc="left", fontsize=9, pad=3)
+    axes.plot(*game.players[0].T, color=MUTED, linewidth=1.0, linestyle=":", zorder=3)
+    for defender in game.players[2:]:
+        axes.plot(*defender.T, color=INK, linewidth=1.4, zorder=4)
+        axes.scatter(*defender[0], s=STARTS_AT, color=INK, zorder=5)
+    segments = np.stack([game.ball[:-1], game.ball[1:]], 1)
+    colours = [skill_colour(skill) for skill in game.skills]
+    axes.add_collection(
+        LineCollection(list(segments), colors=colours, linewidths=2.4, capstyle="round", clip_on=False, zorder=6)
+    )
+    axes.scatter(*game.ball[0], s=STARTS_AT, facecolor="white", edgecolor=INK, linewidth=1.0, zorder=7)
+    moment = game.passes_defender
+    if moment is not None:
+        both = np.stack([game.ball[moment], game.players[2, moment]])
+        axes.plot(*both.T, color=INK, linewidth=1.0, zorder=7)
+        axes.scatter(*both.T, s=PASSES_AT, facecolor="white", edgecolor=INK, linewidth=1.2, zorder=8)

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from asap.base.errors import UserError
-from asap.envs.catalog import CompiledTask
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS, Regions
-from asap.show.figures.backgrounds import Ground
-from asap.show.figures.partition_map import draw_partition, ground_of, legend_entry, pixel_regions
+from asap.show.figures.backgrounds import Ground, PlacedTask
+from asap.show.figures.palette import legend_entry
+from asap.show.figures.partition_map import draw_partition, ground_of, pixel_regions
 
 # All in inches.
 ALL_PANELS, LARGEST, SMALLEST = 9.5, 3.2, 1.9
@@ -26,7 +26,7 @@ DESIGNED_FOR = 4.5  # The side of a map whose lines have full thickness; on smal
 
 def partition_gallery(
     policies: Sequence[ASAPPolicy],
-    tasks: Sequence[CompiledTask],
+    tasks: Sequence[PlacedTask],
     titles: Sequence[str],
     title: str = "",
     columns: int = 5,
@@ -36,14 +36,13 @@ def partition_gallery(
     if len(set(counts)) != 1 or not policies:
         raise UserError("policies", "each needs a task and a title", counts, "give as many of each, at least one")
     ground = ground_of(tasks[0])
-    descriptors = [task.env.descriptor(task.task) for task in tasks]
-    regions = [pixel_regions(*each) for each in zip(policies, tasks, descriptors)]
+    regions = [pixel_regions(*each) for each in zip(policies, tasks)]
     num_rows = math.ceil(len(policies) / columns)
     num_columns = math.ceil(len(policies) / num_rows)
     side = min(max(ALL_PANELS / num_columns, SMALLEST), LARGEST)
     titles = [fill(text, int(13 * side)) for text in titles]
     figure, panels = _paper(ground, len(titles), num_columns, side, _num_lines(titles), title, _legend(regions))
-    for axes, text, *drawn in zip(panels, titles, policies, tasks, descriptors, regions):
+    for axes, text, *drawn in zip(panels, titles, policies, tasks, regions):
         draw_partition(axes, *drawn, thickness=math.sqrt(side / DESIGNED_FOR), words=False)
         axes.set_title(text, loc="left", fontsize=9, pad=4)
     _only_outer_ticks(ground, panels, num_columns)

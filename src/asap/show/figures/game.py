@@ -10,11 +10,11 @@ from jaxtyping import Array, Float, Int
 
 from asap.base.arrays import compiled, pick
 from asap.base.keys import Key, fold, root, uniforms
-from asap.envs.catalog import CompiledTask
 from asap.envs.controllers import Probabilities
 from asap.envs.soccer.half_field import GOAL, IN_GAME, STATUS_NAMES, Match, Striker, StrikerTask
 from asap.envs.soccer.vectors import Vector
 from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.show.figures.backgrounds import PlacedTask
 
 _GAME = 12  # Stream of the seed's key; smaller ones are taken.
 _RESET, _STEP, _CHOICE = range(3)
@@ -67,15 +67,15 @@ class Cycle(NamedTuple):
     state: Match
 
 
-def play_game(player: ASAPPolicy | Controlled, named_task: CompiledTask, seed: int) -> Game:
+def play_game(player: ASAPPolicy | Controlled, task: PlacedTask, seed: int) -> Game:
     """The game to show of this seed."""
-    games = play_games(player, named_task, seed)
+    games = play_games(player, task, seed)
     return games[game_to_show(np.asarray([game.status for game in games]))]
 
 
-def play_games(player: ASAPPolicy | Controlled, named_task: CompiledTask, seed: int) -> list[Game]:
+def play_games(player: ASAPPolicy | Controlled, task: PlacedTask, seed: int) -> list[Game]:
     """All NUM_GAMES games of this seed."""
-    played = _play(player, named_task.env, named_task.task, fold(root(seed), _GAME))
+    played = _play(player, task.env, task.task, fold(root(seed), _GAME))
     starts, cycles = jax.tree.map(np.asarray, played)
     ended = cycles.state.status != IN_GAME
     lengths = np.where(ended.any(-1), ended.argmax(-1) + 1, MOST_CYCLES)

@@ -4,9 +4,7 @@ import itertools
 import math
 import textwrap
 
-import matplotlib.colors
 import numpy as np
-from gymnasium import spaces
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,13 +12,22 @@ from matplotlib.patches import Patch, Rectangle
 from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
-from asap.envs.gymnasium.task import HostedTask
+from asap.base.spec import Task
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, actions_at, one_per_skill, regions_at, require_one_seed
 from asap.policy.skills import GaussianSkills
 from asap.show.figures.labels import Label, label_right, label_top
-from asap.show.figures.palette import GLOW, INK, MUTED, blend, skill_colour
-from asap.show.figures.partition_map import PALEST, legend_entry, shown_skills
+from asap.show.figures.palette import (
+    GLOW,
+    INK,
+    MUTED,
+    blend,
+    legend_entry,
+    region_colours,
+    saturation,
+    shown_skills,
+    skill_colour,
+)
 from asap.show.words.rule_sentences import CELL, letter
 from asap.show.words.sentences import skill_in_words
 
@@ -30,12 +37,11 @@ MOST_CANDIDATES = 16
 COLUMNS, ROWS = 240, 180  # Pixels.
 BACKGROUND = 0.35  # How much of its colour a skill has behind the dots.
 LEFT_OUT = 0.005  # Share of the states at each end that may lie outside of the picture.
-NO_TASK = np.zeros(0, np.float32)
 
 
 def observed_map(
     policy: ASAPPolicy,
-    task: HostedTask,
+    task: Task,
     observations: Float[np.ndarray, "N O"],
     usage: ArrayLike | None = None,
     title: str | None = None,
@@ -44,13 +50,12 @@ def observed_map(
     require_one_seed(policy)
     observations = _some(np.asarray(observations, np.float32), len(task.spec.observation_names))
     usage = None if usage is None else one_per_skill("usage", usage, policy.num_skills)
-    visited = regions_at(policy, observations, NO_TASK)
+    visited = regions_at(policy, observations, task.descriptor)
     shown = shown_skills(visited, usage)
-    is_numbered = isinstance(task.observation_space, spaces.Discrete)
-    height = WIDTH * cells_height(task.spec.observation_names) if is_numbered else 0.65 * WIDTH
+    height = WIDTH * cells_height(task.spec.observation_names) if task.spec.numbered else 0.65 * WIDTH
     figure = Figure(figsize=(WIDTH, height + 0.8 + 0.2 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    if is_numbered:
+    if task.spec.numbered:
         legend = draw_cells(axes, policy, task, observations)
     elif observations.shape[1] == 1:
         legend = _draw_strip(axes, policy, task, visited)
@@ -71,7 +76,7 @@ def _some(observations: Float[np.ndarray, "N O"], size: int) -> Float[np.ndarray
 
 
 def deciding_inputs(visited: Regions) -> tuple[int, int]:
-    """The two inputs from which one can tell best on which side of the planes a state lies.
+    """The two inputs from which one can tell best on which side of the planes a state lies; without planes the first two.
 
     Not those with the largest coefficients: inputs that go together may cancel each other.
     """
@@ -96,13 +101,13 @@ def _fit(inputs: Float[np.ndarray, "N n"], values: Float[np.ndarray, "N m"]) -> 
     return np.linalg.lstsq(inputs, values, rcond=1e-6)[0]
 
 
-def _draw_plane(axes: Axes, policy: ASAPPolicy, task: HostedTask, visited: Regions) -> str:
+def _draw_plane(axes: Axes, policy: ASAPPolicy, task: Task, visited: Regions) -> str:
     across, up = deciding_inputs(visited)
     names = task.spec.observation_names
     x, y = (_grid(visited.observations[:, j], count) for j, count in ((across, COLUMNS), (up, ROWS)))
-    regions = regions_at(policy, _usual(visited.observations, across, up, x, y), NO_TASK)
+    regions = regions_at(policy, _usual(visited.observations, across, up, x, y), task.descriptor)
     edges = (x[0], x[-1], y[0], y[-1])
-    paint = _paint(regions).reshape(ROWS, COLUMNS, 3)
+    paint = region_colours(regions, BACKGROUND).reshape(ROWS, COLUMNS, 3)
     axes.imshow(paint, origin="lower", extent=edges, aspect="auto", interpolation="nearest", zorder=0)
     colours = [blend(skill_colour(s), INK, 0.15) for s in visited.rulers]
     axes.scatter(
@@ -110,6 +115,8 @@ def _draw_plane(axes: Axes, policy: ASAPPolicy, task: HostedTask, visited: Regio
     )
     axes.set(xlim=edges[:2], ylim=edges[2:], xlabel=names[across], ylabel=names[up])
     _draw_borders(axes, x, y, regions.margins)
+    if policy.num_skills == 1:
+        return "one skill everywhere; dots: visited states"
     where = ", where other inputs are as is usual there" if len(names) > 2 else ""
     return f"likeliest skill: dots for visited states, pale for all others{where}; dashed: borders"
 
@@ -133,15 +140,6 @@ def _grid(values: Float[np.ndarray, "N"], count: int) -> Float[np.ndarray, "coun
     return np.linspace(low - margin, high + margin, count)
 
 
-def _paint(regions: Regions) -> Float[np.ndarray, "N 3"]:
-    """The colour of the likeliest skill, pale where it is hardly likelier than others."""
-    num_skills = regions.skill_probs.shape[-1]
-    colours = np.array([matplotlib.colors.to_rgb(skill_colour(s)) for s in range(num_skills)])
-    certainty = (regions.skill_probs.max(-1, keepdims=True) - 1 / num_skills) / (1 - 1 / num_skills)
-    paint = BACKGROUND * (PALEST + (1 - PALEST) * certainty)
-    return paint * colours[regions.rulers] + (1 - paint)
-
-
 def _draw_borders(
     axes: Axes, x: Float[np.ndarray, "X"], y: Float[np.ndarray, "Y"], margins: Float[np.ndarray, "N K"]
 ) -> None:
@@ -162,10 +160,10 @@ def _draw_borders(
     label_right(axes, right, gap=0.05)
 
 
-def _draw_strip(axes: Axes, policy: ASAPPolicy, task: HostedTask, visited: Regions) -> str:
+def _draw_strip(axes: Axes, policy: ASAPPolicy, task: Task, visited: Regions) -> str:
     """One input: the chance of each skill along it, and how often each place is visited."""
     x = _grid(visited.observations[:, 0], COLUMNS)
-    probs = regions_at(policy, x[:, None], NO_TASK).skill_probs
+    probs = regions_at(policy, x[:, None], task.descriptor).skill_probs
     used = [s for s in range(probs.shape[1]) if probs[:, s].max() >= 0.01]
     axes.stackplot(x, probs[:, used].T, colors=[skill_colour(s) for s in used], alpha=0.75)
     counts, edges = np.histogram(visited.observations[:, 0], 60, (x[0], x[-1]))
@@ -186,18 +184,17 @@ MOST_COLUMNS = 25
 MOST_WORDS = 64  # In more cells than that there is no room for words.
 
 
-def draw_cells(axes: Axes, policy: ASAPPolicy, task: HostedTask, observations: Float[np.ndarray, "N O"]) -> str:
+def draw_cells(axes: Axes, policy: ASAPPolicy, task: Task, observations: Float[np.ndarray, "N O"]) -> str:
     """Returns what the picture shows, in words."""
-    names, m = task.spec.observation_names, np.zeros(0)
+    names, m = task.spec.observation_names, task.descriptor
     states, places = np.eye(len(names), dtype=np.float32), _places(names)
     regions = regions_at(policy, states, m)
     does = (
         None if isinstance(policy.skills, GaussianSkills) else actions_at(policy, regions.rulers, states, m).argmax(-1)
     )
-    visits, num_skills = observations.sum(0), policy.num_skills
+    visits, amounts = observations.sum(0), saturation(regions.skill_probs)
     for s, (row, column) in enumerate(places):
-        certainty = (regions.skill_probs[s].max() - 1 / num_skills) / (1 - 1 / num_skills)
-        paint = blend("#FFFFFF", skill_colour(int(regions.rulers[s])), PALEST + (1 - PALEST) * certainty)
+        paint = blend("#FFFFFF", skill_colour(int(regions.rulers[s])), amounts[s])
         colour = paint if visits[s] else NOT_VISITED
         axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=colour, edgecolor="white", linewidth=1.5))
         if does is not None and visits[s] and len(names) <= MOST_WORDS:
@@ -207,6 +204,8 @@ def draw_cells(axes: Axes, policy: ASAPPolicy, task: HostedTask, observations: F
     axes.set(xlim=(-0.5, num_columns - 0.5), ylim=(num_rows - 0.5, -0.5), aspect="equal")
     _draw_axes(axes, names, num_rows, num_columns)
     words = ", with its likeliest action" if does is not None and len(names) <= MOST_WORDS else ""
+    if policy.num_skills == 1:
+        return f"one skill everywhere{words}; grey where never visited"
     return f"likeliest skill{words}; pale where uncertain, grey where never visited"
 
 

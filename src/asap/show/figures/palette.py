@@ -1,8 +1,13 @@
-"""One colour per skill, the same in every picture, and others for methods; colour-blind readers tell them apart too."""
+"""One colour per skill, the same in every picture and legend, and others for methods; colour-blind readers tell them apart."""
 
 import matplotlib.colors
 import matplotlib.patheffects
 import numpy as np
+from jaxtyping import Float
+from matplotlib.patches import Patch
+
+from asap.base.numbers import percent
+from asap.policy.regions import OWNS, Regions
 
 # Okabe and Ito (2008), ordered so that the first skills differ most; grey stands in for their black, which is kept for
 # walls, lines and arrows.
@@ -17,6 +22,8 @@ CURVE = "#0B3C5D"  # What does not belong to one skill: returns.
 GLOW = [
     matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")
 ]  # Words with it are readable on any colour.
+
+PALEST = 0.25  # How much of its colour a skill keeps where it is no likelier than any other.
 
 _SHADES = ((INK, 0.0), ("#000000", 0.45), ("#FFFFFF", 0.5))
 
@@ -50,3 +57,29 @@ def blend(colour: str, towards: str, amount: float) -> str:
     """The colour on the straight line between two, as hex."""
     start, end = (np.array(matplotlib.colors.to_rgb(c)) for c in (colour, towards))
     return matplotlib.colors.to_hex((1 - amount) * start + amount * end).upper()
+
+
+def saturation(skill_probs: Float[np.ndarray, "*n S"]) -> Float[np.ndarray, "*n"]:
+    """How much of its colour the likeliest skill has: all of it where it is certain, PALEST where all are as likely."""
+    num_skills = skill_probs.shape[-1]
+    if num_skills == 1:
+        return np.ones(skill_probs.shape[:-1])
+    return PALEST + (1 - PALEST) * ((skill_probs.max(-1) - 1 / num_skills) / (1 - 1 / num_skills))
+
+
+def region_colours(regions: Regions, strength: float = 1.0) -> Float[np.ndarray, "N 3"]:
+    """The colour of the likeliest skill of each state; `strength` is how much of it there is where it is certain."""
+    colours = np.array([matplotlib.colors.to_rgb(skill_colour(s)) for s in range(regions.skill_probs.shape[-1])])
+    paint = strength * saturation(regions.skill_probs)[..., None]
+    return paint * colours[regions.rulers] + (1 - paint)
+
+
+def shown_skills(regions: Regions, usage: np.ndarray | None) -> list[int]:
+    """The skills that own area or are used."""
+    weights = regions.shares if usage is None else np.maximum(regions.shares, usage)
+    return np.flatnonzero(weights >= OWNS).tolist()
+
+
+def legend_entry(skill: int, words: str, usage: np.ndarray | None = None) -> Patch:
+    used = "" if usage is None else f" (used {percent(usage[skill])})"
+    return Patch(facecolor=skill_colour(skill), edgecolor=INK, linewidth=0.6, label=words + used)

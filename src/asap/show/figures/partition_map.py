@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import matplotlib.colors
 import matplotlib.patheffects
 import numpy as np
 from jaxtyping import Array, Float
@@ -13,68 +12,79 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
-from asap.base.numbers import main_actions, percent
-from asap.base.types import Task
-from asap.envs.catalog import CompiledTask
+from asap.base.spec import Task
+from asap.base.types import Task as TaskParameters
 from asap.envs.core import Env
-from asap.envs.rooms import Rooms
-from asap.envs.soccer.half_field import Striker
 from asap.policy.policy import ASAPPolicy
-from asap.policy.regions import OWNS, Regions, mean_actions, one_per_skill, regions_at, require_one_seed
-from asap.show.figures.backgrounds import ROOMS, Ground, Observe
+from asap.policy.regions import Regions, one_per_skill, regions_at, require_one_seed
+from asap.show.figures.backgrounds import ROOMS, Ground, Observe, PlacedTask
 from asap.show.figures.labels import Label, label_right, label_top
-from asap.show.figures.palette import INK, skill_colour
+from asap.show.figures.observed_map import observed_map
+from asap.show.figures.palette import INK, legend_entry, region_colours, shown_skills
 from asap.show.figures.pitch import PITCH
+from asap.show.words.sentences import skill_in_words
 
-PALEST = 0.25  # How much of its colour a skill keeps where it is no likelier than any other.
-GROUNDS: dict[type[Env], Ground] = {Rooms: ROOMS, Striker: PITCH}
+BACKGROUNDS: dict[str, Ground] = {"rooms": ROOMS, "pitch": PITCH}  # By the place that a task's spec names.
 
 
-def ground_of(named_task: CompiledTask) -> Ground:
-    for family, ground in GROUNDS.items():
-        if isinstance(named_task.env, family):
-            return ground
-    raise UserError("task", "has no map", named_task.name, "use explain() for it")
+def policy_map(
+    policy: ASAPPolicy,
+    task: Task,
+    observations: Float[np.ndarray, "N O"] | None,
+    usage: ArrayLike | None = None,
+    title: str | None = None,
+) -> Figure:
+    """The map of any task: of its place where there is a background for it, otherwise over the states that were visited.
+
+    `observations` are those states, in any order; a map of a place needs none. `usage` is the share of the steps of each
+    skill.
+    """
+    if task.spec.place in BACKGROUNDS:
+        return partition_map(policy, task, usage, title)
+    return observed_map(policy, task, observations, usage, title)
 
 
 def partition_map(
-    policy: ASAPPolicy,
-    named_task: CompiledTask,
-    m: ArrayLike | None = None,
-    title: str | None = None,
-    usage: ArrayLike | None = None,
+    policy: ASAPPolicy, task: PlacedTask, usage: ArrayLike | None = None, title: str | None = None
 ) -> Figure:
     """Colour: the most probable skill, pale where it is uncertain. Arrows or words: its actions. Lines: planes."""
-    ground = ground_of(named_task)
-    m = named_task.env.descriptor(named_task.task) if m is None else m
-    regions = pixel_regions(policy, named_task, m)
+    ground = ground_of(task)
+    regions = pixel_regions(policy, task)
     usage = None if usage is None else one_per_skill("usage", usage, policy.num_skills)
     shown = shown_skills(regions, usage)
     figure, axes = _paper(ground, len(shown))
-    draw_partition(axes, policy, named_task, m, regions)
-    axes.set_title(named_task.name if title is None else title, loc="left", fontsize=12, pad=22)
-    entries = [legend_entry(s, skill_in_words(policy, named_task, m, regions, s), usage) for s in shown]
-    _draw_legend(axes, entries, ground)
+    draw_partition(axes, policy, task, regions)
+    axes.set_title(task.name if title is None else title, loc="left", fontsize=12, pad=22)
+    entries = [legend_entry(s, skill_in_words(policy, task, regions, s), usage) for s in shown]
+    _draw_legend(axes, entries, ground, policy.num_skills)
     return figure
 
 
-def pixel_regions(policy: ASAPPolicy, named_task: CompiledTask, m: ArrayLike) -> Regions:
+def ground_of(task: Task) -> Ground:
+    if task.spec.place not in BACKGROUNDS:
+        raise UserError(
+            "task", "its place has no background", task.name, "use policy_map() with states that were visited"
+        )
+    return BACKGROUNDS[task.spec.place]
+
+
+def pixel_regions(policy: ASAPPolicy, task: PlacedTask) -> Regions:
     """The partition at every pixel of the map."""
     require_one_seed(policy)
-    return regions_at(policy, map_observations(named_task), m)
+    return regions_at(policy, map_observations(task), task.descriptor)
 
 
-def map_observations(named_task: CompiledTask) -> Float[np.ndarray, "N O"]:
+def map_observations(task: PlacedTask) -> Float[np.ndarray, "N O"]:
     """What is observed at every pixel, row by row from below."""
-    ground = ground_of(named_task)
+    ground = ground_of(task)
     x, y = (grid.ravel().astype(np.float32) for grid in np.meshgrid(ground.x, ground.y))
-    return np.asarray(_observations(ground.observe, named_task.env, named_task.task, x, y))
+    return np.asarray(_observations(ground.observe, task.env, task.task, x, y))
 
 
 # Compiled once for all maps of a kind: a gallery has many.
 @functools.partial(jax.jit, static_argnums=0)
 def _observations(
-    observe: Observe, env: Env, task: Task, x: Float[Array, "N"], y: Float[Array, "N"]
+    observe: Observe, env: Env, task: TaskParameters, x: Float[Array, "N"], y: Float[Array, "N"]
 ) -> Float[Array, "N O"]:
     return jax.vmap(lambda x, y: observe(env, task, x, y))(x, y)
 
@@ -82,21 +92,20 @@ def _observations(
 def draw_partition(
     axes: Axes,
     policy: ASAPPolicy,
-    named_task: CompiledTask,
-    m: ArrayLike,
+    task: PlacedTask,
     regions: Regions,
     thickness: float = 1.0,
     words: bool = True,
 ) -> None:
     """The map on given axes; `regions` as from `pixel_regions`. Small maps take thinner lines and only the skills' words."""
-    ground = ground_of(named_task)
+    ground = ground_of(task)
     draw_colours(axes, ground, regions)
-    ground.draw(axes, named_task.task)
+    ground.draw(axes, task.task)
     _draw_planes(axes, ground, regions, thickness)
     if not words:
         for text in tuple(axes.texts):
             text.remove()
-    ground.draw_skills(axes, policy, named_task, regions, m)
+    ground.draw_skills(axes, policy, task, regions)
     for artist in (*axes.lines, *axes.patches, *axes.collections):
         artist.set_linewidth(np.multiply(thickness, artist.get_linewidth()))
     if not words:
@@ -113,19 +122,9 @@ def _paper(ground: Ground, num_entries: int) -> tuple[Figure, Axes]:
     return figure, figure.add_axes((left / width, bottom / height, across / width, down / height))
 
 
-def shown_skills(regions: Regions, usage: np.ndarray | None) -> list[int]:
-    """The skills that own area or are used."""
-    weights = regions.shares if usage is None else np.maximum(regions.shares, usage)
-    return np.flatnonzero(weights >= OWNS).tolist()
-
-
 def draw_colours(axes: Axes, ground: Ground, regions: Regions, strength: float = 1.0) -> None:
     """`strength` is how much of its colour a skill has where it is certain: little makes a background."""
-    num_skills = regions.skill_probs.shape[-1]
-    colours = np.array([matplotlib.colors.to_rgb(skill_colour(s)) for s in range(num_skills)])
-    certainty = (regions.skill_probs.max(-1, keepdims=True) - 1 / num_skills) / (1 - 1 / num_skills)
-    paint = strength * (PALEST + (1 - PALEST) * certainty)
-    pixels = paint * colours[regions.rulers] + (1 - paint)
+    pixels = region_colours(regions, strength)
     edges = (ground.left, ground.right, ground.bottom, ground.top)
     axes.imshow(
         pixels.reshape(ground.rows, ground.columns, 3), origin="lower", extent=edges, interpolation="nearest", zorder=0
@@ -158,25 +157,15 @@ def _draw_planes(axes: Axes, ground: Ground, regions: Regions, thickness: float)
     label_right(axes, right, gap=0.04)
 
 
-def skill_in_words(policy: ASAPPolicy, named_task: CompiledTask, m: ArrayLike, regions: Regions, skill: int) -> str:
-    """`skill 0: Dribble 97 %`."""
-    actions = mean_actions(policy, regions, skill, m)
-    return f"skill {skill}: {main_actions(named_task.env.spec.action_names, actions, smallest=0.05)}"
-
-
-def legend_entry(skill: int, words: str, usage: np.ndarray | None = None) -> Patch:
-    used = "" if usage is None else f" (used {percent(usage[skill])})"
-    return Patch(facecolor=skill_colour(skill), edgecolor=INK, linewidth=0.6, label=words + used)
-
-
-def _draw_legend(axes: Axes, entries: list[Patch], ground: Ground) -> None:
+def _draw_legend(axes: Axes, entries: list[Patch], ground: Ground, num_skills: int) -> None:
+    several = f"most probable skill, pale where uncertain; {ground.legend}"
     axes.legend(
         handles=entries,
         loc="upper left",
         bbox_to_anchor=(0, -0.5175 / (ground.inches * ground.height)),
         borderaxespad=0,
         borderpad=0,
-        title=f"most probable skill, pale where uncertain; {ground.legend}",
+        title=several if num_skills > 1 else ground.one_skill,
         alignment="left",
         fontsize=9,
         title_fontsize=9,

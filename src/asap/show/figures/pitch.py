@@ -9,9 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.patches import Arc, Rectangle
-from numpy.typing import ArrayLike
 
-from asap.envs.catalog import CompiledTask
 from asap.envs.render import CENTRE_CIRCLE, END, GOAL_BOX, MARKINGS
 from asap.envs.soccer import vectors as c
 from asap.envs.soccer.half_field import Match, Striker, StrikerTask
@@ -21,7 +19,7 @@ from asap.envs.soccer.prediction import Meeting
 from asap.envs.soccer.vectors import Vector
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, mean_actions
-from asap.show.figures.backgrounds import Ground, draw_start_area
+from asap.show.figures.backgrounds import Ground, PlacedTask, draw_start_area
 from asap.show.figures.palette import GLOW, INK
 
 BEHIND_THE_BALL = 0.5
@@ -69,14 +67,14 @@ def _observe(env: Striker, task: StrikerTask, x: Float[Array, ""], y: Float[Arra
     return env.observe(Match(world, zero, zero, jnp.zeros((), bool), zero), task)
 
 
-def _name_regions(axes: Axes, policy: ASAPPolicy, named_task: CompiledTask, regions: Regions, m: ArrayLike) -> None:
+def _name_regions(axes: Axes, policy: ASAPPolicy, task: PlacedTask, regions: Regions) -> None:
     """What the ruling skill does most, written in the middle of its region."""
     rulers = regions.rulers.reshape(PITCH.rows, PITCH.columns)
     for skill in np.flatnonzero(regions.shares >= NAMED_FROM):
         row, column = _deepest(rulers == skill)
-        chances = mean_actions(policy, regions, skill, m)
+        chances = mean_actions(policy, regions, skill, task.descriptor)
         likely = [action for action in np.argsort(-chances) if chances[action] >= SMALLEST_NAMED]
-        words = " or\n".join(named_task.env.spec.action_names[action] for action in likely)
+        words = " or\n".join(task.spec.action_names[action] for action in likely)
         style = {"ha": "center", "va": "center", "fontsize": 12, "fontweight": "bold", "color": INK}
         axes.text(PITCH.x[column], PITCH.y[row], words, path_effects=GLOW, zorder=8, **style)
 
@@ -103,6 +101,7 @@ PITCH = Ground(
     ticks=((0, 25, 50), (-30, 0, 30)),
     legend="by the place of the ball",
     small_legend="by the place of the ball; dashed: planes; dotted: starts of the ball",
+    one_skill="one skill, wherever the ball is",
     observe=_observe,
     draw=_draw_map,
     draw_skills=_name_regions,

@@ -1,24 +1,23 @@
-"""A policy in words and numbers: which inequality cuts where, what each skill does, how often and how long."""
+"""A policy in words and numbers: what cuts the states where, what each skill does, how often and how long.
+
+There are two grammars. Planes are named and skills told by their sides where the states have a unit or a place, or where
+several tasks differ by their descriptors; everywhere else there are rules that can be followed by hand.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-import jax.numpy as jnp
-import numpy as np
 from numpy.typing import ArrayLike
 
-from asap.base.numbers import number, sum_of
-from asap.base.spec import Spec
-from asap.envs.catalog import CompiledTask
-from asap.policy.partition import skill_bits
+from asap.base.spec import Task, TaskSet
 from asap.policy.policy import ASAPPolicy
-from asap.policy.regions import OWNS, Regions, one_per_skill, regions_at, require_one_seed, states_in_bounds
-from asap.show.words.expressions import Expression, expression
-from asap.show.words.readings import PlaneInTask, PlaneReading, PolicyReading, RulesReading, SkillReading
+from asap.policy.regions import one_per_skill, require_one_seed
+from asap.show.words.explain_planes import planes_reading
+from asap.show.words.explain_rules import rules_reading
+from asap.show.words.readings import Losses, PolicyReading, RulesReading
+from asap.show.words.rule_sentences import rules_in_words
 from asap.show.words.sentences import in_words
-
-TEN_TO_NINETY = 2 * math.log(9)  # What a margin grows by while its sigmoid goes from 10 % to 90 %.
 
 
 @dataclass(frozen=True)
@@ -37,111 +36,35 @@ class Explanation:
 
 def explain(
     policy: ASAPPolicy,
-    named_task: CompiledTask | Sequence[CompiledTask],
+    tasks: TaskSet | Sequence[Task],
     usage: ArrayLike | None = None,
     durations: ArrayLike | None = None,
+    losses: Losses | None = None,
 ) -> Explanation:
     """Read a policy for one task, or for several that it was trained on together.
 
-    `usage` is the share of the steps and `durations` the mean number of steps at a time, one number per skill.
+    `usage` is the share of the steps and `durations` the mean number of steps at a time, one number per skill. `losses`
+    are about rules, and only rules tell them.
     """
-    tasks = (named_task,) if isinstance(named_task, CompiledTask) else tuple(named_task)
-    descriptors = {task.name: np.asarray(task.env.descriptor(task.task)) for task in tasks}
-    return explain_policy(policy, tasks[0].env.spec, descriptors, usage, durations)
-
-
-def explain_policy(
-    policy: ASAPPolicy,
-    spec: Spec,
-    descriptors: Mapping[str, ArrayLike],
-    usage: ArrayLike | None = None,
-    durations: ArrayLike | None = None,
-) -> Explanation:
-    """The same for any environment that has a spec; `descriptors` holds m by the name of the task."""
     require_one_seed(policy)
-    states = states_in_bounds(spec)
-    regions = {name: None if states is None else regions_at(policy, states, m) for name, m in descriptors.items()}
-    usage = or_nones("usage", usage, policy.num_skills)
-    durations = or_nones("durations", durations, policy.num_skills)
-    reading = PolicyReading(
-        tasks=tuple(descriptors),
-        unit=spec.unit,
-        alpha_beta=float(policy.partition.alpha_beta),
-        termination=policy.termination,
-        planes=tuple(_read_plane(policy, spec, descriptors, regions, k) for k in range(policy.partition.num_planes)),
-        skills=_read_skills(policy, spec, descriptors, usage, durations, _used(regions, usage)),
-    )
-    return Explanation(reading, in_words(reading))
+    tasks = tasks.tasks if isinstance(tasks, TaskSet) else tuple(tasks)
+    usage = _or_nones("usage", usage, policy.num_skills)
+    durations = _or_nones("durations", durations, policy.num_skills)
+    if _by_planes(tasks):
+        reading = planes_reading(policy, tasks, usage, durations)
+        return Explanation(reading, in_words(reading))
+    reading = rules_reading(policy, tasks, usage, durations, losses)
+    return Explanation(reading, rules_in_words(reading))
 
 
-def _read_plane(
-    policy: ASAPPolicy,
-    spec: Spec,
-    descriptors: Mapping[str, ArrayLike],
-    regions: Mapping[str, Regions | None],
-    k: int,
-) -> PlaneReading:
-    beta = policy.partition.beta[k]
-
-    def in_task(m: ArrayLike, states: Regions | None) -> PlaneInTask:
-        plane = expression(policy.psi, beta, spec.observation_names, m)
-        slope = float(policy.partition.alpha_beta) * (plane.slope or 0.0)
-        share = None if states is None else float((states.margins[:, k] > 0).mean())
-        return PlaneInTask(_inequality(plane, spec.unit), TEN_TO_NINETY / slope if slope else None, share)
-
-    tasks = {name: in_task(m, regions[name]) for name, m in descriptors.items()}
-    features = policy.psi.names(spec.observation_names, len(next(iter(descriptors.values()))))
-    return PlaneReading(k + 1, tuple(beta.tolist()), features, tasks)
+def _by_planes(tasks: tuple[Task, ...]) -> bool:
+    """Numbers to set are told by rules only."""
+    spec = tasks[0].spec
+    is_known = bool(spec.unit or spec.place)
+    return not spec.continuous and (is_known or (len(tasks) > 1 and len(tasks[0].descriptor) > 0))
 
 
-def _inequality(plane: Expression, unit: str) -> str:
-    """`1.63 x + 0.63 y > 1.38 (x, y in m)`. Only very small or large numbers are rescaled; the side stays the same."""
-    if not plane.terms:
-        return f"{number(plane.constant)} > 0"
-    largest = max(abs(c) for _, c in plane.terms)
-    if not 0.1 <= largest < 10:
-        plane = plane.scaled(10.0 ** -math.floor(math.log10(largest)))
-    where = f" ({', '.join(plane.inputs)} in {unit})" if unit else ""
-    return f"{sum_of(plane.terms)} > {number(-plane.constant)}{where}"
-
-
-def _read_skills(
-    policy: ASAPPolicy,
-    spec: Spec,
-    descriptors: Mapping[str, ArrayLike],
-    usage: list[float | None],
-    durations: list[float | None],
-    used: list[bool],
-) -> tuple[SkillReading, ...]:
-    sides = (2 * np.asarray(skill_bits(policy.partition.num_planes)) - 1).tolist()
-    constant = policy.phi.constant and policy.phi.task == "none"
-    probabilities = np.exp(np.asarray(policy.skills.log_probs(jnp.ones(1)))) if constant else None
-
-    def read(s: int) -> SkillReading:
-        actions = dict(zip(spec.action_names, probabilities[s].tolist())) if constant else None
-        scores = None if constant else {name: _scores(policy, spec, s, m) for name, m in descriptors.items()}
-        return SkillReading(s, tuple(sides[s]), actions, scores, usage[s], durations[s], used[s])
-
-    return tuple(read(s) for s in range(policy.num_skills))
-
-
-def _scores(policy: ASAPPolicy, spec: Spec, skill: int, m: ArrayLike) -> dict[str, str]:
-    """alpha_theta theta_a^T phi per action. The mean over actions cancels in the softmax, so it is taken out."""
-    weights = float(policy.skills.alpha_theta) * np.asarray(policy.skills.theta[skill], float)
-    scores = [expression(policy.phi, row, spec.observation_names, m) for row in weights - weights.mean(0)]
-    return {name: str(score) for name, score in zip(spec.action_names, scores)}
-
-
-def _used(regions: Mapping[str, Regions | None], usage: list[float | None]) -> list[bool]:
-    """By usage if it is known, otherwise by ruling a part of the observation box in some task."""
-    if None not in usage:
-        return [share >= OWNS for share in usage]
-    if any(states is None for states in regions.values()):
-        return [True] * len(usage)
-    return (np.max([states.shares for states in regions.values()], axis=0) >= OWNS).tolist()
-
-
-def or_nones(field: str, values: ArrayLike | None, num_skills: int) -> list[float | None]:
+def _or_nones(field: str, values: ArrayLike | None, num_skills: int) -> list[float | None]:
     """As JSON can hold it: the duration of a skill that never ran is NaN, hence None."""
     if values is None:
         return [None] * num_skills

@@ -1,4 +1,4 @@
-"""The policy of an environment that is not ours as rules: if the sum of these observations is positive, then do this.
+"""A policy as rules: if the sum of these observations is positive, then do this.
 
 All numbers are those of the rulebook, so that whoever follows the text plays `asap.show.words.rounding.rounded`.
 """
@@ -7,50 +7,46 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from gymnasium import spaces
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
-from asap.base.numbers import sum_in_full
-from asap.envs.gymnasium.task import HostedTask
+from asap.base.errors import UserError
+from asap.base.numbers import listed, sum_in_full
+from asap.base.spec import Spec, Task
 from asap.policy.features import Features, Network, Polynomial
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
-from asap.policy.regions import OWNS, regions_at, require_one_seed
-from asap.show.words.explain import Explanation, or_nones
+from asap.policy.regions import OWNS, regions_at
 from asap.show.words.expressions import CONSTANT, term_names
 from asap.show.words.readings import ControlRule, Losses, PlaneRule, RulesReading, SkillRule, Sum
 from asap.show.words.rounding import DIGITS, Controls, Rulebook, Scores, Shares, rulebook, significant
-from asap.show.words.rule_sentences import rules_in_words
 
 MOST_WEIGHED = 4  # Inputs named for each unit of a network.
 OPERATORS = "+-*/^"
 UNIT = "unit"
 
 
-def explain_foreign(
+def rules_reading(
     policy: ASAPPolicy,
-    task: HostedTask,
-    usage: ArrayLike | None = None,
-    durations: ArrayLike | None = None,
-    losses: Losses | None = None,
-) -> Explanation:
-    """`usage` is the share of the steps and `durations` the mean number of steps at a time, one number per skill."""
-    require_one_seed(policy)
-    book, names = rulebook(policy, task), tuple(_in_a_sum(name) for name in task.spec.observation_names)
-    usage = or_nones("usage", usage, policy.num_skills)
-    durations = or_nones("durations", durations, policy.num_skills)
-    planes = tuple(_plane(book, names, k) for k in range(len(book.planes)))
-    reading = RulesReading(
-        task=task.name,
+    tasks: Sequence[Task],
+    usage: list[float | None],
+    durations: list[float | None],
+    losses: Losses | None,
+) -> RulesReading:
+    """For one task, or for several that the policy does not tell apart: they share a spec."""
+    names = tuple(task.name for task in tasks)
+    if len(tasks) > 1 and {policy.psi.task, policy.phi.task} != {"none"}:
+        raise UserError("task", "these rules differ from task to task", listed(names), "name one of them")
+    book, inputs = rulebook(policy, tasks[0]), tuple(map(_in_a_sum, tasks[0].spec.observation_names))
+    planes = tuple(_plane(book, inputs, k) for k in range(len(book.planes)))
+    return RulesReading(
+        task=listed(names),
         termination=policy.termination,
         planes=planes,
-        skills=_skills(book, task, names, planes, usage, durations),
-        scaled=_scaled(book.psi, names) | _scaled(book.phi, names),
-        units=_units(book, names),
+        skills=_skills(book, tasks[0].spec, inputs, planes, usage, durations),
+        scaled=_scaled(book.psi, inputs) | _scaled(book.phi, inputs),
+        units=_units(book, inputs),
         losses=losses,
     )
-    return Explanation(reading, rules_in_words(reading))
 
 
 def _in_a_sum(name: str) -> str:
@@ -84,7 +80,7 @@ def _sum(weights: Float[np.ndarray, "F"], sizes: Float[np.ndarray, "F"], names: 
 
 def _skills(
     book: Rulebook,
-    task: HostedTask,
+    spec: Spec,
     names: tuple[str, ...],
     planes: tuple[PlaneRule, ...],
     usage: list[float | None],
@@ -92,8 +88,8 @@ def _skills(
 ) -> tuple[SkillRule, ...]:
     bits = np.asarray(skill_bits(len(planes)))
     sides = np.where(bits == [plane.above for plane in planes], 1, -1)
-    states = _numbered_states(book, task)
-    actions = task.spec.action_names
+    states = _numbered_states(book, spec)
+    actions = spec.action_names
 
     terms = [_of_a_skill(term) for term in _terms(book.phi, names)]
 
@@ -117,11 +113,11 @@ def _skills(
     return tuple(read(s) for s in range(len(bits)))
 
 
-def _numbered_states(book: Rulebook, task: HostedTask) -> list[list[str]] | None:
+def _numbered_states(book: Rulebook, spec: Spec) -> list[list[str]] | None:
     """Where there are just so many states, the names of those that each skill rules."""
-    if not isinstance(task.observation_space, spaces.Discrete):
+    if not spec.numbered:
         return None
-    names = task.spec.observation_names
+    names = spec.observation_names
     rulers = regions_at(book.policy, np.eye(len(names), dtype=np.float32), np.zeros(0)).rulers
     return [[name for name, ruler in zip(names, rulers) if ruler == s] for s in range(2 ** len(book.planes))]
 

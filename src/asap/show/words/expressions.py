@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from asap.base.numbers import number, sum_of
@@ -39,7 +40,8 @@ class Expression(NamedTuple):
 
 def expression(features: Features, weights: ArrayLike, observation_names: Sequence[str], m: ArrayLike) -> Expression:
     """weights^T features(x, m) for this m."""
-    weights, constant = _without_task(features, np.asarray(weights, float), np.asarray(m, float))
+    weights, constant = without_task(features, np.asarray(weights, float), np.asarray(m, float))
+    constant = float(constant)
     names = [observation_names[j] for j in features.inputs]
     shift, scale = np.asarray(features.shift, float), np.asarray(features.scale, float)
     match features.basis:
@@ -57,13 +59,17 @@ def expression(features: Features, weights: ArrayLike, observation_names: Sequen
     return _combined(base, np.ones((len(base), len(names)), bool), weights, constant, names)
 
 
-def _without_task(features: Features, weights: np.ndarray, m: np.ndarray) -> tuple[np.ndarray, float]:
-    """Weights of the basis alone, and the constant that the task adds."""
+def without_task(
+    features: Features, weights: Float[np.ndarray, "*rows F"], m: Float[np.ndarray, "Z"]
+) -> tuple[Float[np.ndarray, "*rows G"], Float[np.ndarray, "*rows"]]:
+    """Weights of the basis alone, and the constants that the task adds."""
+    size = weights.shape[-1] - len(m)
     if features.task == "additive":
-        return weights[: len(weights) - len(m)], float(weights[len(weights) - len(m) :] @ m)
+        return weights[..., :size], weights[..., size:] @ m
     if features.task == "interactions":
-        return np.concatenate([[1.0], m]) @ weights.reshape(1 + len(m), -1), 0.0
-    return weights, 0.0
+        weights = weights.reshape(*weights.shape[:-1], 1 + len(m), -1)
+        return np.concatenate([[1.0], m]) @ weights, np.zeros(weights.shape[:-2])
+    return weights, np.zeros(weights.shape[:-1])
 
 
 def _polynomial(

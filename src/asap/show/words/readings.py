@@ -98,7 +98,7 @@ class Losses:
 
 @dataclass(frozen=True)
 class RulesReading:
-    """A policy for an environment that is not ours."""
+    """A policy as rules that can be followed by hand."""
 
     task: str
     termination: float | None

@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
-from asap.envs.gymnasium.actions import ControlUnits
-from asap.envs.gymnasium.task import HostedTask
-from asap.policy.features import RBF, Features, Fourier, Polynomial
+from asap.base.action_units import ControlUnits
+from asap.base.spec import Spec, Task
+from asap.policy.features import RBF, Basis, Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
-from asap.show.words.expressions import monomials, multiplied_out
+from asap.show.words.expressions import monomials, multiplied_out, without_task
 
 DIGITS = 2
 NINETY = math.log(9)  # The margin at which a sigmoid is 90 %.
@@ -78,18 +79,45 @@ class Rulebook(NamedTuple):
                 return GaussianSkills(np.float32(theta), np.float32(np.log(deviations / units.scale)))
 
 
-def rounded(policy: ASAPPolicy, task: HostedTask, digits: int = DIGITS) -> ASAPPolicy:
-    """The policy that the printed rules are."""
+def rounded(policy: ASAPPolicy, task: Task, digits: int = DIGITS) -> ASAPPolicy:
+    """The policy that the printed rules are, for this task."""
     return rulebook(policy, task, digits).policy
 
 
-def rulebook(policy: ASAPPolicy, task: HostedTask, digits: int = DIGITS) -> Rulebook:
+def rulebook(policy: ASAPPolicy, task: Task, digits: int = DIGITS) -> Rulebook:
+    policy = in_task(policy, task.descriptor)
     psi, phi = (_plain(features, digits) for features in (policy.psi, policy.phi))
     margins = np.asarray(policy.partition.alpha_beta * policy.partition.beta, float)
     planes, reaches = _planes(_rows(policy.psi, psi, margins), digits)
-    skills = _skills(policy, phi, task, digits)
+    skills = _skills(policy, phi, task.spec, digits)
     sizes = (_sizes(features) for features in (policy.psi, policy.phi))
     return Rulebook(psi, phi, planes, reaches, skills, *sizes, policy.termination)
+
+
+def in_task(policy: ASAPPolicy, m: ArrayLike) -> ASAPPolicy:
+    """The policy with the numbers of one task in place of its descriptor."""
+    psi, beta = _in_task(policy.psi, policy.partition.beta, m)
+    phi, theta = _in_task(policy.phi, policy.skills.theta, m)
+    partition, skills = Partition(beta, policy.partition.alpha_beta), dataclasses.replace(policy.skills, theta=theta)
+    return ASAPPolicy(partition, skills, psi, phi, policy.termination)
+
+
+def _in_task(
+    features: Features, weights: Float[np.ndarray, "*rows F"], m: ArrayLike
+) -> tuple[Features, Float[np.ndarray, "*rows G"]]:
+    if features.task == "none":
+        return features, weights
+    weights, constants = without_task(features, np.array(weights, float), np.asarray(m, float))
+    basis = features.basis
+    if not _has_constant(basis):
+        basis, weights = dataclasses.replace(basis, bias=True), np.insert(weights, 0, 0.0, axis=-1)
+    weights[..., 0] += constants
+    return dataclasses.replace(features, basis=basis, task="none"), np.float32(weights)
+
+
+def _has_constant(basis: Basis) -> bool:
+    """Whether the first feature is 1."""
+    return not isinstance(basis, Fourier | RBF) or basis.bias
 
 
 class Rows(NamedTuple):
@@ -124,11 +152,11 @@ def _planes(rows: Rows, digits: int) -> tuple[Float[np.ndarray, "K F"], Float[np
     return rows.scaled(1 / lengths).rounded(digits), significant(NINETY / lengths, digits)
 
 
-def _skills(policy: ASAPPolicy, phi: Features, task: HostedTask, digits: int) -> Shares | Scores | Controls:
+def _skills(policy: ASAPPolicy, phi: Features, spec: Spec, digits: int) -> Shares | Scores | Controls:
     theta = np.asarray(policy.skills.theta, float)
     num_skills, num_actions, _ = theta.shape
     if isinstance(policy.skills, GaussianSkills):
-        units = ControlUnits.of(task.action_space)
+        units = ControlUnits.of_bounds(spec.action_low, spec.action_high)
         rows = _rows(policy.phi, phi, theta.reshape(num_skills * num_actions, -1)).scaled(
             np.tile(units.scale, num_skills)
         )
@@ -166,12 +194,13 @@ def _centres(features: Features) -> Float[np.ndarray, "n"]:
 def _rows(before: Features, plain: Features, weights: Float[np.ndarray, "R F"]) -> Rows:
     """Weights on features as learned, put onto the plain ones."""
     shift, scale = np.asarray(before.shift, float), np.asarray(before.scale, float)
-    has_constant = not isinstance(before.basis, Fourier | RBF) or before.basis.bias
+    has_constant = _has_constant(before.basis)
     spreads = np.linalg.norm(weights[:, 1:] if has_constant else weights, axis=1)
     if isinstance(before.basis, Polynomial):
         order = monomials(before.basis, len(shift))
         out = [multiplied_out(before.basis, row, shift - plain.shift, scale) for row in weights]
         weights = np.array([[coefficients[monomial] for monomial in order] for coefficients in out])
+        weights = weights.reshape(len(out), len(order))  # Without rows, too.
     mean = np.zeros(1 + max(before.inputs), np.float32)
     mean[list(before.inputs)] = shift
     return Rows(weights, spreads, np.asarray(plain(mean, np.zeros(0, np.float32)), float), has_constant)

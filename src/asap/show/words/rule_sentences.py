@@ -5,7 +5,7 @@ import re
 
 from asap.base.numbers import actions_in_words, exact, listed, number, percent, sum_in_full
 from asap.show.words.readings import ControlRule, Losses, MeanReturn, PlaneRule, RulesReading, SkillRule, Sum
-from asap.show.words.sentences import choice, habits, idle
+from asap.show.words.sentences import choice, habits, idle, sizes
 
 MOST_TERMS, NUM_SHOWN = 8, 6  # Of a longer sum only the first so many terms are written.
 MOST_STATES = 24
@@ -16,12 +16,11 @@ CELL = re.compile(r"row (\d+) column (\d+)")
 
 
 def rules_in_words(reading: RulesReading) -> str:
-    num_planes, num_skills = len(reading.planes), len(reading.skills)
     blocks = [
-        [f"{reading.task}: {num_planes} plane{'s' if num_planes > 1 else ''}, {num_skills} skills."],
+        [f"{reading.task}: {sizes(reading)}"],
         [f"  {line}" for line in _rules(reading)],
         _remarks(reading),
-        ["What each skill does:", *_skills(reading)],
+        [f"What {'each' if reading.planes else 'the'} skill does:", *_skills(reading)],
         _losses(reading.losses),
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
@@ -31,8 +30,10 @@ def _rules(reading: RulesReading) -> list[str]:
     used = sorted(
         (skill for skill in reading.skills if skill.used), key=lambda skill: tuple(-side for side in skill.sides)
     )
+    is_table = _is_table(reading)
+    if not reading.planes and not is_table:
+        return [line for skill in used for line in _then("everywhere:", skill)]
     if used and used[0].states is not None:
-        is_table = _is_table(reading)
         return [line for skill in used for line in _in_its_states(skill, is_table)]
     if len(reading.planes) == 1:
         return [line for skill in used for line in _then(_if_one(reading.planes[0], skill, len(used)), skill)]
@@ -153,23 +154,29 @@ def _remarks(reading: RulesReading) -> list[str]:
     scaled = (
         f"  ({sum_in_full([(name, 1.0)], -mean)}) / {exact(size)}" for name, (mean, size) in reading.scaled.items()
     )
-    lines = [] if _is_table(reading) else [numbers, *scaled]
+    lines = [] if _is_table(reading) or not _sums(reading) else [numbers, *scaled]
     units = [(name, weights) for name, weights in reading.units.items() if name in _terms(reading)]
     if units:
         lines.append("Units are learned, from -1 to 1; they are played as learned, and weigh most (times so much):")
         lines += [
             f"  {name}: {', '.join(f'{each} ({exact(w)})' for each, w in weights.items())}" for name, weights in units
         ]
+    if not reading.planes:
+        return lines
     return [*lines, choice(reading.termination), *_borders(reading)]
 
 
-def _terms(reading: RulesReading) -> set[str]:
-    """All that is written anywhere."""
+def _sums(reading: RulesReading) -> list[Sum]:
     sums = [plane.value for plane in reading.planes]
     for skill in reading.skills:
         sums += (skill.scores or {}).values()
         sums += (control.mean for control in (skill.controls or {}).values())
-    return {name for value in sums for name, _ in _shown(value)}
+    return sums
+
+
+def _terms(reading: RulesReading) -> set[str]:
+    """All that is written anywhere."""
+    return {name for value in _sums(reading) for name, _ in _shown(value)}
 
 
 def _borders(reading: RulesReading) -> list[str]:

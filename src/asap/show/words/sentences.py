@@ -7,28 +7,34 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from asap.base.action_units import ControlUnits
 from asap.base.numbers import actions_in_words, listed, main_actions, number, percent
-from asap.envs.gymnasium.actions import ControlUnits
-from asap.envs.gymnasium.task import HostedTask
+from asap.base.spec import Task
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, mean_actions
 from asap.policy.skills import GaussianSkills
-from asap.show.words.readings import PlaneInTask, PlaneReading, PolicyReading, SkillReading, SkillRule
+from asap.show.words.readings import PlaneInTask, PlaneReading, PolicyReading, RulesReading, SkillReading, SkillRule
 
 
 def in_words(reading: PolicyReading) -> str:
-    blocks = [
-        [_head(reading), choice(reading.termination)],
-        ["Planes, each given by its positive side:", *_planes(reading)],
-        ["Where each skill is used:", *_where(reading)],
-        ["What each skill does:", *_skills(reading)],
-    ]
+    head = f"{listed(reading.tasks)}: {sizes(reading)}"
+    if not reading.planes:
+        blocks = [[head], ["Everywhere:", *_skills(reading)]]
+    else:
+        blocks = [
+            [head, choice(reading.termination)],
+            ["Planes, each given by its positive side:", *_planes(reading)],
+            ["Where each skill is used:", *_where(reading)],
+            ["What each skill does:", *_skills(reading)],
+        ]
     return "\n\n".join("\n".join(lines) for lines in blocks)
 
 
-def _head(reading: PolicyReading) -> str:
+def sizes(reading: PolicyReading | RulesReading) -> str:
     planes, skills = len(reading.planes), len(reading.skills)
-    return f"{listed(reading.tasks)}: {planes} plane{'s' if planes > 1 else ''}, {skills} skills."
+    if not planes:
+        return "no planes, 1 skill."
+    return f"{planes} plane{'s' if planes > 1 else ''}, {skills} skills."
 
 
 def choice(termination: float | None) -> str:
@@ -108,22 +114,22 @@ def _scores(scores: dict[str, dict[str, str]]) -> list[str]:
 MOST_CONTROLS = 3
 
 
-def skill_in_words(policy: ASAPPolicy, task: HostedTask, visited: Regions, skill: int) -> str:
-    """`skill 0: push left 97 %`, `skill 0: torque -1.2 to 0.4`."""
-    names = task.spec.action_names
+def skill_in_words(policy: ASAPPolicy, task: Task, regions: Regions, skill: int) -> str:
+    """`skill 0: push left 97 %`, `skill 0: torque -1.2 to 0.4`: what it does at the states of `regions` that it rules."""
     if isinstance(policy.skills, GaussianSkills):
-        return f"skill {skill}: {', '.join(_controls(policy, task, visited, skill))}"
-    return f"skill {skill}: {main_actions(names, mean_actions(policy, visited, skill, np.zeros(0)), smallest=0.05)}"
+        return f"skill {skill}: {', '.join(_controls(policy, task, regions, skill))}"
+    actions = mean_actions(policy, regions, skill, task.descriptor)
+    return f"skill {skill}: {main_actions(task.spec.action_names, actions, smallest=0.05)}"
 
 
-def _controls(policy: ASAPPolicy, task: HostedTask, visited: Regions, skill: int) -> list[str]:
+def _controls(policy: ASAPPolicy, task: Task, regions: Regions, skill: int) -> list[str]:
     """Where the means lie, but for a twentieth at each end."""
-    ruled = visited.rulers == skill
-    states = visited.observations[ruled] if ruled.any() else visited.observations
-    units, names = ControlUnits.of(task.action_space), task.spec.action_names
-    means = np.asarray(_means(policy, jnp.asarray(states)))[:, skill] * units.scale + units.shift
-    means = np.clip(means, units.low, units.high)
-    ranges = [f"{name} {_range(*np.quantile(values, [0.05, 0.95]))}" for name, values in zip(names, means.T)]
+    ruled, spec = regions.rulers == skill, task.spec
+    states = regions.observations[ruled] if ruled.any() else regions.observations
+    m = jnp.asarray(task.descriptor, jnp.float32)
+    means = np.asarray(_means(policy, jnp.asarray(states), m))[:, skill]
+    means = ControlUnits.of_bounds(spec.action_low, spec.action_high).theirs(means)
+    ranges = [f"{name} {_range(*np.quantile(of, [0.05, 0.95]))}" for name, of in zip(spec.action_names, means.T)]
     more = len(ranges) - MOST_CONTROLS
     return ranges[:MOST_CONTROLS] + ([f"and {more} more"] if more > 0 else [])
 
@@ -134,5 +140,5 @@ def _range(low: float, high: float) -> str:
 
 
 @jax.jit
-def _means(policy: ASAPPolicy, states: Float[Array, "N O"]) -> Float[Array, "N S A"]:
-    return jax.vmap(lambda x: policy.skills.means(policy.phi(x, jnp.zeros(0))))(states)
+def _means(policy: ASAPPolicy, states: Float[Array, "N O"], m: Float[Array, "Z"]) -> Float[Array, "N S A"]:
+    return jax.vmap(lambda x: policy.skills.means(policy.phi(x, m)))(states)
