@@ -102,15 +102,15 @@ def train(
 
     The run can be stopped at any time (Ctrl-C, SIGTERM, even SIGKILL) and resumed: it ends with the same bits.
     """
-    from asap.cli.training import create_run, resumed_run, train_run
-    from asap.compose import feature_settings, settings_of
+    from asap.cli.training import create_run, resumed_run, train_and_tell
+    from asap.compose import compose, feature_settings
 
     if resume is not None:
         if tasks or config or set_ or preset or offline:
             raise UserError(
                 "--resume", "takes its settings from the run", resume, "leave out the task and the settings"
             )
-        run, settings = resumed_run(resume, episodes, steps)
+        run, settings, found = resumed_run(resume, episodes, steps)
     else:
         options = {
             "run.seed": seed,
@@ -132,9 +132,9 @@ def train(
             "env.check_determinism": "true" if check_determinism else None,
             "env.on_no_workers": on_no_workers,
         }
-        settings = settings_of(tasks or [], options, preset, config, set_ or [])
+        settings, found = compose(tasks or [], options, preset, config, set_ or [])
         run = create_run(settings, out, "+".join(settings.run.tasks).replace("/", "-"))
-    train_run(run, settings, json_, workers, tensorboard, wandb)
+    train_and_tell(run, settings, found, json_, workers, tensorboard, wandb)
 
 
 @app.command()
@@ -166,11 +166,12 @@ def transfer(
 
     The result is a run like any other: resume it with `asap train --resume`.
     """
-    from asap.cli.transferring import transfer_run
+    from asap.cli.training import transfer_and_tell
     from asap.compose import transfer_settings
 
     options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes}
-    transfer_run(transfer_settings(source, tasks, options, freeze, search_symmetries, set_ or []), out, json_)
+    settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, set_ or [])
+    transfer_and_tell(settings, found, out, json_)
 
 
 @app.command()
@@ -219,15 +220,14 @@ def evaluate(
     debug: Debug = False,
 ) -> None:
     """Play the learned policies: return, success, and use of each skill."""
-    from asap.cli.estimating import estimate_run
-    from asap.cli.reading import evaluate_run
+    from asap.cli.reading import estimate_model, evaluate_model
 
     if episodes is not None and episodes < 1:
         raise UserError("--episodes", "must be an integer >= 1", episodes, "leave it out for the default")
     if offline is not None:
-        estimate_run(run, offline, 1000 if episodes is None else episodes, seed, best, json_)
+        estimate_model(run, offline, episodes, seed, best, json_)
     else:
-        evaluate_run(run, episodes, task, seed, best, deterministic, workers, json_)
+        evaluate_model(run, episodes, task, seed, best, deterministic, workers, json_)
 
 
 @app.command()
@@ -239,9 +239,9 @@ def explain(
     debug: Debug = False,
 ) -> None:
     """Print the learned rules: hyperplanes as inequalities, skills as actions."""
-    from asap.cli.reading import explain_run
+    from asap.cli.reading import explain_model
 
-    explain_run(run, task, seed, json_)
+    explain_model(run, task, seed, json_)
 
 
 @app.command()
@@ -254,9 +254,9 @@ def plot(
     debug: Debug = False,
 ) -> None:
     """Draw the partition with its skills, the learning curves, the use of skills, and in soccer a game."""
-    from asap.cli.reading import plot_run
+    from asap.cli.reading import plot_model
 
-    plot_run(run, task, seed, out, json_)
+    plot_model(run, task, seed, out, json_)
 
 
 @app.command()
@@ -302,10 +302,10 @@ def check(
     from asap.cli.checking import check_env
     from asap.config.schema import Config
     from asap.config.settings import override
-    from asap.envs.resolve import options_of, rules_of
+    from asap.envs.resolve import limits_of, options_of
 
     settings = override(Config(), set_ or []).env
-    check_env(env, options_of(settings), episodes, seed, replay, json_, rules_of(settings))
+    check_env(env, options_of(settings), episodes, seed, replay, json_, limits_of(settings))
 
 
 @app.command()

@@ -5,23 +5,17 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from asap.envs.resolve import Task
-    from asap.trained import Trained
+    from asap.base.spec import Task
 
 
 def _print(as_json: bool, report: dict, text: str) -> None:
     print(json.dumps(report) if as_json else text)
 
 
-EPISODES, EPISODES_OF_FOREIGN = 1000, 100
-
-
-def evaluate_run(
+def evaluate_model(
     path: str,
     episodes: int | None,
     task: str | None,
@@ -31,37 +25,22 @@ def evaluate_run(
     workers: str,
     as_json: bool,
 ) -> None:
-    from asap.base import stats
-    from asap.envs.gymnasium.task import HostedTask
-    from asap.state_arrays import parameter_digest
-    from asap.trained import Trained
+    """All seeds of a run, or of a saved model."""
+    from asap.learn.state import parameter_digest
+    from asap.model.model import ASAP
+    from asap.model.reports import seeds_report
 
-    trained = Trained.load(path, best)
-    chosen = trained.named if task is None else (trained.task(task),)
-    if episodes is None:
-        episodes = EPISODES_OF_FOREIGN if isinstance(chosen[0], HostedTask) else EPISODES
-    reports = {}
-    for one in chosen:
-        evaluation = trained.evaluate(one, episodes, seed, deterministic, workers)
-        per_seed = evaluation.returns.mean(-1)
-        steps, starts = evaluation.skill_steps.sum(0), evaluation.skill_starts.sum(0)
-        low, high = stats.bootstrap_interval(per_seed)
-        reports[one.name] = {
-            "return": {"iqm": stats.iqm(per_seed), "ci": [low, high], "all": per_seed.tolist()},
-            "success": None if np.isnan(evaluation.success).any() else float(evaluation.success.mean()),
-            "length": float(evaluation.lengths.mean()),
-            "skills": {
-                "usage": (steps / steps.sum()).tolist(),
-                "duration": (steps / np.maximum(starts, 1)).tolist(),
-            },
-        }
+    model = ASAP.load(path, workers=workers, best=best)
+    chosen = model.tasks.names if task is None else (model.task(task).name,)
+    played = model.play(model.policies, episodes, [seed + index for index in range(len(model.seeds))], deterministic)
+    reports = {name: one for name, one in seeds_report(model.tasks, played).items() if name in chosen}
     report = {
-        **reports[chosen[0].name],
-        "task": chosen[0].name if len(chosen) == 1 else [one.name for one in chosen],
+        **reports[chosen[0]],
+        "task": chosen[0] if len(chosen) == 1 else list(chosen),
         "per_task": reports,
-        "episodes": episodes,
-        "seeds": trained.config.run.seeds,
-        "parameters_sha256": parameter_digest(trained.policies),
+        "episodes": model.config.run.final_episodes if episodes is None else episodes,
+        "seeds": model.config.run.seeds,
+        "parameters_sha256": parameter_digest(model.policies),
         "run": str(path),
     }
     _print(as_json, report, "\n".join(_evaluation_in_words(name, one) for name, one in reports.items()))
@@ -82,74 +61,106 @@ def _evaluation_in_words(name: str, report: dict) -> str:
     return "\n".join(lines)
 
 
-def explain_run(path: str, task: str | None, seed: int | None, as_json: bool) -> None:
-    from asap.envs.gymnasium.task import HostedTask
-    from asap.play_foreign import ForeignPlay
-    from asap.show.words.explain import explain
-    from asap.trained import Trained
-    from asap.workers.hire import IN_PROCESS
+def estimate_model(path: str, data: str, episodes: int | None, seed: int, best: bool, as_json: bool) -> None:
+    """What logged data say about the learned policies, beside what playing says."""
+    from asap.base.arrays import member
+    from asap.data.dataset import Dataset
+    from asap.data.layout import layout_of
+    from asap.experience.logged import local_file
+    from asap.experience.off_policy import estimate, true_value
+    from asap.model.model import ASAP
 
-    trained = Trained.load(path)
-    index, named = trained.seed_index(seed), trained.task(task)
-    if isinstance(named, HostedTask):
-        explanation = ForeignPlay(trained.config, named, IN_PROCESS).explain(trained.policy(index))
-    else:
-        evaluation = trained.evaluate(named, 200, 0)
-        usage, durations = np.asarray(evaluation.usage)[index], np.asarray(evaluation.durations)[index]
-        explanation = explain(trained.policy(index), (named,), usage, durations)
+    model = ASAP.load(path, best=best)
+    task, discount = model.tasks.tasks[0], model.tasks.spec.discount
+    dataset = Dataset(local_file(data), layout_of(task))
+    rows = []
+    for index, trained in enumerate(model.seeds):
+        policy = member(model.policies, index)
+        played = model.play(model.stacked(policy), episodes, [seed], deterministic=False)
+        judged, true = estimate(policy, dataset, discount, seed), true_value(played, seed)
+        told = judged.value._asdict() if judged.available else None
+        rows.append({"seed": trained, "estimate": told, "ess": judged.ess, "played": true._asdict()})
+    report = {
+        "task": task.name,
+        "data": data,
+        "data_episodes": dataset.num_episodes,
+        "discount": discount,
+        "seeds": rows,
+        "run": path,
+    }
+    _print(as_json, report, "\n".join(_estimate_in_words(row, report) for row in rows))
+
+
+FEWEST = 30  # Effective episodes below which neither the estimate nor its interval means much.
+TOO_FEW = " (too few: do not trust it)"
+
+
+def _estimate_in_words(row: dict, report: dict) -> str:
+    played = f"played: {_told(row['played'], report)}"
+    if row["estimate"] is None:
+        return f"seed {row['seed']}: no estimate: the behaviour is deterministic or unknown, so importance weights do not exist; {played}"
+    worth = f"worth {row['ess']:,.1f} of {report['data_episodes']:,} episodes" + (
+        TOO_FEW if row["ess"] < FEWEST else ""
+    )
+    return f"seed {row['seed']}: estimate: {_told(row['estimate'], report)}, {worth}; {played}"
+
+
+def _told(value: dict, report: dict) -> str:
+    (low, high), (least, most) = value["undiscounted_ci"], value["discounted_ci"]
+    return (
+        f"return {value['undiscounted']:.1f} ({low:.1f} to {high:.1f}), "
+        f"discounted by {report['discount']:g} {value['discounted']:.1f} ({least:.1f} to {most:.1f})"
+    )
+
+
+def explain_model(path: str, task: str | None, seed: int | None, as_json: bool) -> None:
+    from asap.model.model import ASAP
+
+    explanation = ASAP.load(path, seed=seed).explanation(task)
     _print(as_json, explanation.as_dict(), explanation.text)
 
 
-def plot_run(path: str, task: str | None, seed: int | None, out: str | None, as_json: bool) -> None:
-    from asap.base.stats import SeedCurve
-    from asap.envs.gymnasium.task import HostedTask
-    from asap.envs.soccer.half_field import Striker
-    from asap.session import Curve
-    from asap.show import figures
-    from asap.show.figures.film import save_game
-    from asap.trained import Trained
+def plot_model(path: str, task: str | None, seed: int | None, out: str | None, as_json: bool) -> None:
+    from asap.model.model import ASAP
+    from asap.show.figures.film import FILMED, save_game
 
-    trained = Trained.load(path)
-    index, named = trained.seed_index(seed), trained.task(task)
-    column = trained.config.run.tasks.index(named.name)
-    curve = Curve.read(trained.run)
-    folder = Path(out) if out is not None else trained.run.path
+    model = ASAP.load(path, seed=seed)
+    shown, source = model.task(task), Path(path)
+    folder = Path(out) if out is not None else source if source.is_dir() else source.parent
     folder.mkdir(parents=True, exist_ok=True)
-    title = f"{named.name}, seed {trained.config.run.seed + index}"
-    pictures = {"partition": _partition(trained, named, index, title)}
-    if len(curve.episodes):
-        seeds = [
-            SeedCurve(
-                *(values[curve.active[:, s] > 0] for values in (curve.episodes[:, s], curve.returns[:, s, column]))
-            )
-            for s in range(trained.config.run.seeds)
-        ]
-        reference = None if isinstance(named, HostedTask) else named.reference
-        pictures["learning"] = figures.learning_curves(seeds, reference, title=f"{named.name}: learning")
-        pictures["usage"] = figures.skill_usage(
-            curve.episodes.T, curve.usage.swapaxes(0, 1), title=f"{named.name}: use of skills"
-        )
+    title = f"{shown.name}, seed {model.seed}"
+    pictures = {"partition": model.plot(shown.name, title)}
+    if source.is_dir():
+        pictures |= _curves(source, model.tasks.names.index(shown.name), shown)
     written = {}
     for name, figure in pictures.items():
         written[name] = str(folder / f"{name}.png")
         figure.savefig(written[name], dpi=150)
-    if not isinstance(named, HostedTask) and isinstance(named.env, Striker):
+    if shown.spec.place in FILMED:
         written["game"] = str(folder / "game.gif")
-        save_game(written["game"], trained.policy(index), named, trained.config.run.seed + index, title)
+        save_game(written["game"], model.policy, shown, model.seed, title)
     _print(as_json, {"pictures": written, "run": str(path)}, "\n".join(written.values()))
 
 
-def _partition(trained: "Trained", named: "Task", index: int, title: str) -> "Figure":
-    from asap.envs.gymnasium.task import HostedTask
-    from asap.play_foreign import ForeignPlay
+def _curves(path: Path, column: int, task: "Task") -> dict[str, "Figure"]:
+    """How a run went; a saved model does not know."""
+    from asap.base.stats import SeedCurve
+    from asap.runs.directory import Run
+    from asap.runs.events import Curve
     from asap.show import figures
-    from asap.workers.hire import IN_PROCESS
 
-    policy = trained.policy(index)
-    if isinstance(named, HostedTask):
-        return ForeignPlay(trained.config, named, IN_PROCESS).plot(policy, title=title)
-    usage = np.asarray(trained.evaluate(named, 200, 0).usage)[index]
-    return figures.policy_map(policy, named, None, usage, title)
+    curve = Curve.read(Run.open(path))
+    if not len(curve.episodes):
+        return {}
+    seeds = [
+        SeedCurve(*(values[curve.active[:, s] > 0] for values in (curve.episodes[:, s], curve.returns[:, s, column])))
+        for s in range(curve.episodes.shape[1])
+    ]
+    usage = curve.usage.swapaxes(0, 1)
+    return {
+        "learning": figures.learning_curves(seeds, task.reference, title=f"{task.name}: learning"),
+        "usage": figures.skill_usage(curve.episodes.T, usage, title=f"{task.name}: use of skills"),
+    }
 
 
 def show_tasks(name: str | None, measure: bool, seed: int, as_json: bool) -> None:

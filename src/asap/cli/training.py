@@ -1,17 +1,19 @@
-"""`asap train`: a run directory, progress, and the result in words or JSON."""
+"""`asap train` and `asap transfer`: a run directory, progress, and the result in words or JSON."""
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
 from asap.base.errors import UserError
-from asap.config.schema import Config, complete
-from asap.config.settings import override, read_toml, to_toml, validate
+from asap.base.spec import TaskSet
+from asap.config.schema import Config
+from asap.config.settings import override, to_toml
 from asap.runs.directory import Run
 from asap.runs.signals import StopRequest
 
 if TYPE_CHECKING:
-    from asap.session import Result
+    from asap.model.result import Result
 
 
 def create_run(config: Config, out: str | None, stem: str) -> Run:
@@ -20,41 +22,67 @@ def create_run(config: Config, out: str | None, stem: str) -> Run:
     return Run.create(Run.next_free("runs", stem), text) if out is None else Run.create_or_continue(out, text)
 
 
-def resumed_run(path: str, episodes: int | None, steps: int | None) -> tuple[Run, Config]:
+def resumed_run(path: str, episodes: int | None, steps: int | None) -> tuple[Run, Config, TaskSet]:
     """A run to go on with; a larger budget may be given."""
+    from asap.compose import read_run
+
     run = Run.open(path)
-    config = complete(validate(read_toml(Config, run.path / "config.toml")))
+    config, tasks = read_run(run)
     budgets = {"run.episodes": episodes, "run.steps": steps}
-    return run, override(config, [f"{name}={budget}" for name, budget in budgets.items() if budget is not None])
+    more = [f"{name}={budget}" for name, budget in budgets.items() if budget is not None]
+    return run, override(config, more), tasks
 
 
-def train_run(
+def train_and_tell(
     run: Run,
     config: Config,
+    tasks: TaskSet,
     as_json: bool,
     workers: str = "0",
     tensorboard: str | None = None,
     wandb: str | None = None,
 ) -> None:
-    from asap.summary import summary
-
-    result, stop = train_to_end(run, config, workers, tensorboard, wandb)
-    report = summary(result, str(run.path))
+    result, stop = train_to_end(run, config, tasks, workers, tensorboard, wandb)
+    report = result.summary(str(run.path))
     print(json.dumps(report) if as_json else in_words(report))
     leave_if_stopped(run, stop)
 
 
+def transfer_and_tell(config: Config, tasks: TaskSet, out: str | None, as_json: bool) -> None:
+    """A new run that starts from what another run has learned."""
+    run = create_run(config, out, stem=f"{'+'.join(config.run.tasks)}-from-{os.path.basename(config.run.source)}")
+    result, stop = train_to_end(run, config, tasks)
+    curve = result.curve
+    first = {"episodes": curve.episodes[0], "return": curve.returns[0], "success": curve.success[0]}
+    start = {name: values.tolist() for name, values in first.items()}
+    report = {**result.summary(str(run.path)), "source": config.run.source, "start": start}
+    if as_json:
+        print(json.dumps(report))
+    else:
+        mean, share = first["return"].mean(), 100 * first["success"].mean()
+        print(f"before learning   return {mean:.1f}, success {share:.1f} % (means over seeds)")
+        print(in_words(report))
+    leave_if_stopped(run, stop)
+
+
 def train_to_end(
-    run: Run, config: Config, workers: str = "0", tensorboard: str | None = None, wandb: str | None = None
+    run: Run,
+    config: Config,
+    tasks: TaskSet,
+    workers: str = "0",
+    tensorboard: str | None = None,
+    wandb: str | None = None,
 ) -> tuple["Result", StopRequest]:
     """Trains with a progress bar until the run is over or a signal asks to stop; an error is also logged in the run."""
     with StopRequest() as stop:
         try:
+            from asap.model.files import source_policies
+            from asap.model.training import train_run
             from asap.runs.loggers import loggers
-            from asap.session import Session
 
+            given = source_policies(config)
             with loggers(config, tensorboard, wandb, progress_bar=True) as told:
-                return Session(config, run, told, workers).train(stop), stop
+                return train_run(run, config, tasks, stop, told, workers, given)[1], stop
         except UserError as error:
             run.append({"kind": "error", "message": str(error)})
             raise

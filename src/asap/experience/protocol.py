@@ -62,6 +62,11 @@ class Evaluation(NamedTuple):
     seen: Sequence[Moments] | None = None  # Of the observations of each policy, where their scaling is learned.
     observations: Float[np.ndarray, "n O"] | None = None  # Some that were visited, all policies together.
 
+    def on_task(self, index: int) -> "Evaluation":
+        """Of one task."""
+        fields = ("returns", "discounted", "success", "lengths", "skill_steps", "skill_starts")
+        return self._replace(**{name: getattr(self, name)[:, index : index + 1] for name in fields})
+
     @property
     def usage(self) -> Float[np.ndarray, "P M S"]:
         """Share of all steps made under each skill."""

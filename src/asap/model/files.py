@@ -57,6 +57,11 @@ def policies_in(saved: Saved) -> ASAPPolicy:
     return policies
 
 
+def source_policies(config: Config) -> ASAPPolicy | None:
+    """Those of the run that a config starts from, stacked over its seeds; None where it starts anew."""
+    return None if config.run.source is None else policies_in(read_saved(Path(config.run.source)))
+
+
 def write_saved(path: Path, saved: Saved) -> None:
     if not path.parent.is_dir():
         raise UserError("model", "no such directory", path.parent, "create it first")

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from asap.base.arrays import member, to_arrays
+from asap.base.arrays import member, stack, to_arrays
 from asap.base.episodes import EVALUATION
 from asap.base.errors import RunError, UserError
 from asap.base.spec import Task, TaskSet
@@ -33,7 +33,7 @@ from asap.config.schema import Config
 from asap.config.settings import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation
-from asap.learn.state import Budget, TrainState
+from asap.learn.state import TrainState
 from asap.model.files import Saved, policies_in, read_saved, write_saved
 from asap.model.predict import Predictor
 from asap.model.reports import evaluation_report
@@ -269,13 +269,13 @@ class ASAP:
                 what = f"must be an integer from {low} to 2^31 - 1"
                 raise UserError(field, what, repr(value), "the default will do")
         chosen = None if task is None else self.task(task).name
-        played = self.play(self.policies_of_seed, episodes, [seed], deterministic)
+        played = self.play(self.stacked(self.policy), episodes, [seed], deterministic)
         return evaluation_report(self.tasks, played, chosen)
 
-    @property
-    def policies_of_seed(self) -> ASAPPolicy:
-        """The policy, stacked as `play` takes them."""
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.policy)
+    @staticmethod
+    def stacked(policy: ASAPPolicy) -> ASAPPolicy:
+        """One policy as `play` takes them."""
+        return stack([policy])
 
     def play(
         self, policies: ASAPPolicy, episodes: int | None, seeds: list[int], deterministic: bool | None = None
@@ -301,12 +301,16 @@ class ASAP:
         """The same with its numbers."""
         from asap.show.words.explain import explain_played
 
-        tasks = self.tasks if task is None else TaskSet((self.task(task),), (1.0,))
-        return explain_played(self.policy, tasks, self._play_to_read)
+        if task is None:
+            return explain_played(self.policy, self.tasks, self._play_to_read)
+        shown = self.task(task)
+        index = self.tasks.names.index(shown.name)
+        tasks = TaskSet((shown,), (1.0,))
+        return explain_played(self.policy, tasks, lambda *played: self._play_to_read(*played).on_task(index))
 
     def plot(self, task: str | None = None, title: str | None = None) -> "Figure":
         """The map of the partition with the skills in it; of several tasks, the first unless `task` names another."""
-        from asap.show.figures.policy_map import policy_map
+        from asap.show.figures import policy_map
 
         shown = self.task(task)
         played = self._play_to_read([self.policy], deterministic=False)
@@ -317,8 +321,7 @@ class ASAP:
     def _play_to_read(self, policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
         """Policies on the same few episodes, for words and pictures."""
         count = min(self.config.run.final_episodes, EPISODES_TO_READ)
-        stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *policies)
-        return self.play(stacked, count, [0] * len(policies), deterministic)
+        return self.play(stack(policies), count, [0] * len(policies), deterministic)
 
     # ---- Files ----
 

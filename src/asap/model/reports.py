@@ -51,7 +51,7 @@ def _weighted(shares: np.ndarray, values: list[float | None]) -> float | None:
     return None if None in values else float(shares @ np.asarray(values, float))
 
 
-def seeds_report(tasks: TaskSet, played: Evaluation, num_episodes: int) -> dict[str, dict[str, Any]]:
+def seeds_report(tasks: TaskSet, played: Evaluation) -> dict[str, dict[str, Any]]:
     """Of all policies, one per seed, task by task: what `asap eval` prints."""
     reports = {}
     for m, name in enumerate(tasks.names):

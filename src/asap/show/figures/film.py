@@ -34,6 +34,7 @@ MOST_FRAMES = 160  # A longer game leaves out cycles.
 BACKGROUND = 0.3  # Strength of the partition's colours under the game.
 LEFT, RIGHT, TOP = 0.2, 0.4, 0.6  # Inches around the pitch.
 LINE = 0.2  # Height of a line of the legend.
+FILMED = ("pitch",)  # Places of which there are games to show.
 
 
 def save_game(path: str | Path, policy: ASAPPolicy, task: PlacedTask, seed: int, title: str) -> None:

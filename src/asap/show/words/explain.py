@@ -5,17 +5,20 @@ several tasks differ by their descriptors; everywhere else there are rules that 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base.spec import Task, TaskSet
+from asap.experience.protocol import Evaluation
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import one_per_skill, require_one_seed
 from asap.show.words.explain_planes import planes_reading
 from asap.show.words.explain_rules import rules_reading
-from asap.show.words.readings import Losses, PolicyReading, RulesReading
+from asap.show.words.readings import Losses, MeanReturn, PolicyReading, RulesReading
+from asap.show.words.rounding import rounded
 from asap.show.words.rule_sentences import rules_in_words
 from asap.show.words.sentences import in_words
 
@@ -55,6 +58,22 @@ def explain(
         return Explanation(reading, in_words(reading))
     reading = rules_reading(policy, tasks, usage, durations, losses)
     return Explanation(reading, rules_in_words(reading))
+
+
+Play = Callable[[list[ASAPPolicy], bool], Evaluation]  # Policies on the same episodes of the tasks, by chance or not.
+
+
+def explain_played(policy: ASAPPolicy, tasks: TaskSet, play: Play) -> Explanation:
+    """The same, with what playing tells: how much each skill is used, and what rules lose that are followed by hand."""
+    as_learned = play([policy], False)
+    steps, starts = (np.einsum("m,ms->s", tasks.shares, n[0]) for n in (as_learned.skill_steps, as_learned.skill_starts))
+    usage, durations = steps / max(steps.sum(), 1e-9), steps / np.where(starts > 0, starts, 1)
+    if _by_planes(tasks.tasks):
+        return explain(policy, tasks, usage, durations)
+    followed = play([policy, rounded(policy, tasks.tasks[0])], True)
+    returns = [np.einsum("m,mn->n", tasks.shares, each) for each in (*as_learned.returns, *followed.returns)]
+    means = [MeanReturn(float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))) for each in returns]
+    return explain(policy, tasks, usage, durations, Losses(*means, len(returns[0])))
 
 
 def _by_planes(tasks: tuple[Task, ...]) -> bool:
