@@ -15,6 +15,7 @@ from asap.base.keys import host_generator
 from asap.config.schema import Config
 from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.errors import EnvError
+from asap.envs.gymnasium.make import HostedSource
 from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.task import HostedTask
 from asap.evaluate import Evaluation
@@ -123,7 +124,8 @@ class ForeignPlay:
         config = dataclasses.replace(self.config, run=dataclasses.replace(self.config.run, seed=seed, seeds=1))
         with tempfile.TemporaryDirectory(prefix="asap-") as folder:
             limits = env.step_timeout, env.retries, env.on_no_workers
-            dispatcher = hire(self.workers, self.task.source, self.task.rules, Path(folder), print_note, *limits)
+            sources = (HostedSource(self.task.source, self.task.rules),)
+            dispatcher = hire(self.workers, sources, Path(folder), print_note, *limits)
             trainer = ForeignTrainer(config, self.task, dispatcher, print_note)
             try:
                 return [

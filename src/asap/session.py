@@ -16,6 +16,7 @@ from asap.config.schema import Config, PolicyConfig
 from asap.config.settings import to_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.determinism import watch_for_drift
+from asap.envs.gymnasium.make import HostedSource
 from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import Task
 from asap.evaluate import Evaluation, known_mean
@@ -124,7 +125,7 @@ class Session:
             limits = env.step_timeout, env.retries, env.on_no_workers
             if env.check_determinism:
                 self.callbacks = [*self.callbacks, watch_for_drift(first, self._notice)]
-            dispatcher = hire(workers, first.source, first.rules, self.run.path, self._notice, *limits)
+            dispatcher = hire(workers, (HostedSource(first.source, first.rules),), self.run.path, self._notice, *limits)
             return ForeignTrainer(config, first, dispatcher, self._notice)
         if workers != IN_PROCESS:
             raise UserError("--workers", f"{first.name} is compiled and needs none", workers, "leave it out")
