@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_workers import BACK_ENDS, Told, digests, dispatching, hosted, new_plan, play, walk
+from test_workers import BACK_ENDS, Told, digests, dispatching, hosted, new_plan, no_ray_is_left, play, walk  # noqa: F401
 
 from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError, UserError
