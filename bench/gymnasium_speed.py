@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from asap.base.episodes import TRAINING, EpisodeId
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
 from asap.workers.backend import Workers
 from asap.workers.dispatch import Dispatcher
@@ -31,6 +31,7 @@ SECONDS_PER_STEP = 0.001
 LENGTH, EPISODES_PER_CHUNK, CHUNKS = 100, 5, 2  # Steps per episode; chunks per turn and worker.
 ROUNDS = 7
 SOURCE = EnvSource(f"{Path(__file__).stem}:Sleeping")
+HOSTED = (HostedSource(SOURCE, EnvLimits()),)
 PLAN = Plan(
     {
         "psi": {"kind": "polynomial", "degree": 1, "inputs": [0, 1, 2, 3], "observations": 4},
@@ -69,9 +70,9 @@ class Sleeping(gymnasium.Env):
 def border_speed(tell: Callable[[str], None]) -> dict[str, float]:
     """Steps per second of ours, Gymnasium = 1: one environment in this process, and two in processes of their own."""
     tell(f"border: {ROUNDS} rounds of {SECONDS_PER_STEP * 1000:g} ms per step")
-    with gymnasium_turn(SyncVectorEnv, 1) as theirs, our_turn(InProcess(SOURCE, EnvLimits()), tell) as ours:
+    with gymnasium_turn(SyncVectorEnv, 1) as theirs, our_turn(InProcess(HOSTED), tell) as ours:
         in_process = ratio(theirs, ours)
-    with gymnasium_turn(AsyncVectorEnv, 2) as theirs, our_turn(Pool(SOURCE, EnvLimits(), 2), tell) as ours:
+    with gymnasium_turn(AsyncVectorEnv, 2) as theirs, our_turn(Pool(HOSTED, 2), tell) as ours:
         in_pool = ratio(theirs, ours)
     return {"in process / SyncVectorEnv, 1 environment": in_process, "pool / AsyncVectorEnv, 2 environments": in_pool}
 

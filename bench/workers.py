@@ -29,7 +29,7 @@ import gymnasium
 import numpy as np
 
 from asap.base.episodes import EpisodeId
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
 from asap.workers.backend import Done, Event, Workers
 from asap.workers.dispatch import Dispatcher
@@ -76,12 +76,16 @@ def main() -> None:
     sys.exit(0 if report["identical"] else 1)
 
 
+def hosted(source: EnvSource) -> tuple[HostedSource, ...]:
+    return (HostedSource(source, RULES),)
+
+
 def start_times() -> dict[str, float]:
     """Seconds from asking for a pool to its first chunk of one short episode, and for closing it."""
     starts, closes = [], []
     for _ in range(5):
         began = time.monotonic()
-        dispatcher = Dispatcher(Pool(SOURCE, RULES, 1), None, print)
+        dispatcher = Dispatcher(Pool(hosted(SOURCE), 1), None, print)
         dispatcher.play(works(1, 1))
         ready = time.monotonic()
         dispatcher.close()
@@ -92,7 +96,7 @@ def start_times() -> dict[str, float]:
 
 def chunk_times() -> dict[str, float]:
     """What a chunk costs in a pool before anybody plays: a chunk without episodes, there and back."""
-    dispatcher = Dispatcher(Pool(SOURCE, RULES, 1), None, print)
+    dispatcher = Dispatcher(Pool(hosted(SOURCE), 1), None, print)
     empty, seconds = works(100, 0), []
     for _ in range(20):
         began = time.monotonic()
@@ -104,7 +108,7 @@ def chunk_times() -> dict[str, float]:
 
 def kills(source: EnvSource, count: int, rng: random.Random) -> dict:
     """Of players and of their keepers."""
-    workers = Pool(source, RULES, NUM_WORKERS)
+    workers = Pool(hosted(source), NUM_WORKERS)
 
     def strike() -> None:
         keeper = rng.choice(workers.pids())
@@ -114,7 +118,7 @@ def kills(source: EnvSource, count: int, rng: random.Random) -> dict:
 
 
 def hangs(source: EnvSource, count: int, rng: random.Random) -> dict:
-    workers = Pool(source, RULES, NUM_WORKERS)
+    workers = Pool(hosted(source), NUM_WORKERS)
 
     def strike() -> None:
         for player in children(rng.choice(workers.pids())):
@@ -141,7 +145,7 @@ def nodes(source: EnvSource, count: int, rng: random.Random) -> dict:
             if not spare:
                 spare.append(add_node())
 
-        return disturbed(RayWorkers(source, RULES, NUM_WORKERS, address), source, strike, count, rng, 10.0, mend)
+        return disturbed(RayWorkers(hosted(source), NUM_WORKERS, address), source, strike, count, rng, 10.0, mend)
 
 
 @contextlib.contextmanager
@@ -260,7 +264,7 @@ class Fault(NamedTuple):
 
 
 def undisturbed(source: EnvSource, asked: list[Work]) -> list[Finished]:
-    dispatcher = Dispatcher(InProcess(source, RULES), None, print)
+    dispatcher = Dispatcher(InProcess(hosted(source)), None, print)
     try:
         return dispatcher.play(asked)
     finally:

@@ -16,7 +16,7 @@ def test_ray_passes_what_all_workers_pass():
     pytest.importorskip("ray")
     if subprocess.run([*ALONE, "true"], capture_output=True).returncode:
         pytest.skip("this user may not make network namespaces")
-    files = [TESTS / "test_workers.py", TESTS / "test_ray_workers.py"]
+    files = [TESTS / f"{name}.py" for name in ("test_workers", "test_worker_tasks", "test_ray_workers")]
     command = [*ALONE, sys.executable, TESTS / "ray_network.py", *files, "-k", "ray"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=TESTS.parent)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -12,10 +12,21 @@ import threading
 
 import pytest
 from ray_network import require_ray
-from test_workers import TESTS, Told, children, digests, dispatching, expected, is_alive, new_works, wait_for, walk
+from test_workers import (
+    PATH,
+    Told,
+    children,
+    digests,
+    dispatching,
+    expected,
+    hosted,
+    is_alive,
+    new_works,
+    wait_for,
+    walk,
+)
 
 from asap.base.errors import UserError
-from asap.envs.gymnasium.make import EnvLimits
 from asap.workers import ray_cluster
 from asap.workers.ray_cluster import RayWorkers
 
@@ -25,7 +36,7 @@ SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False, "node_ip_a
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"--workers: ray needs 'pip install asap-rl\[ray\]'"):
-        RayWorkers(walk(), EnvLimits(), 2)
+        RayWorkers(hosted(walk()), 2)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +81,7 @@ def command(pid: int) -> str:
 
 def test_a_lost_node_changes_nothing_and_a_new_one_is_used(ray, cluster, capfd):
     told, works, ours = Told(), new_works(16), []
-    workers = RayWorkers(walk(pause=0.01), EnvLimits(), 2, cluster.address)
+    workers = RayWorkers(hosted(walk(pause=0.01)), 2, cluster.address)
     with dispatching(workers, told, step_timeout=5.0) as dispatcher:
         dispatcher.play(works[:2])
         assert wait_for(lambda: dispatcher.play(works[:2]) and all(map(workers.progress, range(2))))
@@ -90,7 +101,7 @@ def test_a_lost_node_changes_nothing_and_a_new_one_is_used(ray, cluster, capfd):
 def test_other_versions_are_refused_in_one_line(ray, cluster, monkeypatch):
     here = {**ray_cluster.versions(), "numpy": "1.0"}
     monkeypatch.setattr(ray_cluster, "versions", lambda: here)
-    with dispatching(RayWorkers(walk(), EnvLimits(), 1, cluster.address)) as dispatcher:
+    with dispatching(RayWorkers(hosted(walk()), 1, cluster.address)) as dispatcher:
         with pytest.raises(
             UserError, match="--workers: worker 0 has numpy .*, and this process numpy 1.0; install the same"
         ):
@@ -99,16 +110,15 @@ def test_other_versions_are_refused_in_one_line(ray, cluster, monkeypatch):
 
 def test_an_address_where_nobody_is(ray):
     with pytest.raises(UserError, match="--workers: cannot connect to Ray at 127.0.0.1:1: "):
-        RayWorkers(walk(), EnvLimits(), 1, "127.0.0.1:1")
+        RayWorkers(hosted(walk()), 1, "127.0.0.1:1")
 
 
 DRIVER = """
 import sys
 from asap.workers.dispatch import Dispatcher
 from asap.workers.ray_cluster import RayWorkers
-from asap.envs.gymnasium.make import EnvSource, EnvLimits
-from test_workers import new_works
-workers = RayWorkers(EnvSource("worker_envs:tells_pids", {"folder": sys.argv[1]}), EnvLimits(), 2, *sys.argv[3:])
+from test_workers import hosted, new_works, walk
+workers = RayWorkers(hosted(walk("tells_pids", folder=sys.argv[1])), 2, *sys.argv[3:])
 dispatcher = Dispatcher(workers, None, print)
 dispatcher.play(new_works(int(sys.argv[2])))
 dispatcher.close()
@@ -121,7 +131,7 @@ def driver(*arguments: str, **environment: str) -> subprocess.Popen:
         [sys.executable, "-c", DRIVER, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(TESTS), **environment},
+        env={**os.environ, "PYTHONPATH": PATH, **environment},
         text=True,
         process_group=0,
     )

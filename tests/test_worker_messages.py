@@ -10,7 +10,7 @@ from test_workers import new_works, played, walk
 
 from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.make import EnvLimits
+from asap.envs.gymnasium.make import EnvLimits, HostedSource
 from asap.workers import messages as frames
 from asap.workers.messages import (
     PREFIX,
@@ -28,12 +28,18 @@ from asap.workers.messages import (
 from asap.workers.work import Failed, Finished, digest
 
 FAILED = Failed(
-    EpisodeId(2**63 - 1, 2, 8), "env.step", "obs[1] is nan", "ü\n", 3, [1, [0.5, float("nan")]], "Traceback ..."
+    EpisodeId(2**63 - 1, 2, 8, 5), "env.step", "obs[1] is nan", "ü\n", 3, [1, [0.5, float("nan")]], "Traceback ..."
 )
+
+WORK = {"kind": "Work", "number": 1, "static": {}, "names": [], "episodes": [[0, 0, 0, 0]], "deterministic": False}
 
 
 def test_messages_arrive_as_they_were_sent():
-    plain = [Hello(walk(pause=0.5), EnvLimits(max_steps=7)), Goodbye(), Ready({"numpy": "2"}), Refused("env: gone", 2)]
+    sources = (
+        HostedSource(walk(pause=0.5), EnvLimits(max_steps=7)),
+        HostedSource(walk("fails", what="raise"), EnvLimits()),
+    )
+    plain = [Hello(sources[:1]), Hello(sources), Goodbye(), Ready({"numpy": "2"}), Refused("env: gone", 2)]
     for message in plain:
         assert decode(encode(message)) == message
     failed = decode(encode(Finished(7, (), FAILED))).failed
@@ -48,6 +54,18 @@ def test_work_arrives_as_it_was_sent():
     for sent, received in zip(work.plan.arrays.values(), arrived.plan.arrays.values()):
         assert sent.dtype == received.dtype and sent.shape == received.shape and (sent == received).all()
         assert received.flags.aligned and received.flags.writeable
+
+
+def test_the_tasks_of_episodes_arrive():
+    work = new_works(1)[0]
+    work = work._replace(episodes=tuple(id._replace(task=task) for task, id in enumerate(work.episodes)))
+    arrived = decode(encode(work))
+    assert arrived.episodes == work.episodes and [id.task for id in arrived.episodes] == [0, 1, 2, 3, 4]
+    (finished,) = played(1)
+    sent = tuple(one._replace(episode=one.episode._replace(task=task)) for task, one in enumerate(finished.played))
+    arrived = decode(encode(Finished(0, sent))).played
+    assert [one.episode for one in arrived] == [one.episode for one in sent]
+    assert digest(sent[1]) != digest(sent[1]._replace(episode=finished.played[1].episode)), "task 1 and task 0"
 
 
 @pytest.mark.parametrize("success", [None, True, False])
@@ -121,15 +139,19 @@ def test_arrays_that_are_not_there(shapes):
         [],
         {"kind": "Pickle"},
         {"kind": "Finished", "number": "1", "played": [], "failed": None},
-        {"kind": "Finished", "number": 1, "played": [[[0, 0, 0], 1, True, None, []]], "failed": None},
-        {"kind": "Finished", "number": 1, "played": [], "failed": {"episode": [0, 0, 0]}},
+        {"kind": "Finished", "number": 1, "played": [[[0, 0, 0, 0], 1, True, None, []]], "failed": None},
+        {"kind": "Finished", "number": 1, "played": [], "failed": {"episode": [0, 0, 0, 0]}},
         {"kind": "Refused", "line": 3, "exit_code": 1},
         {"kind": "Ready", "versions": ["numpy"]},
-        {"kind": "Hello", "name": "CartPole-v1", "options": {}, "rules": {"unknown": 1}},
-        {"kind": "Work", "number": 1, "static": {}, "names": ["beta"], "episodes": [], "deterministic": False},
+        {"kind": "Hello", "sources": [["CartPole-v1", {}, {"unknown": 1}]]},
+        {"kind": "Hello", "sources": []},
+        {**WORK, "episodes": [[0, 0, 0]]},
+        {**WORK, "episodes": [[0, 0, 0, "1"]]},
+        {**WORK, "names": ["beta"]},
     ],
 )
 def test_headers_that_say_something_else(header):
+    assert decode(pack(WORK, [])).episodes == (EpisodeId(0, 0, 0),)
     with pytest.raises(BadMessage):
         decode(pack(header, []))
 

@@ -18,7 +18,7 @@ from ray_network import require_ray
 
 from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
 from asap.workers import dispatch, pool
 from asap.workers.backend import Died, Done, Started, WorkerProgress, Workers
@@ -29,6 +29,7 @@ from asap.workers.pool import Pool
 from asap.workers.work import Failed, Finished, Work, digest
 
 TESTS = Path(__file__).parent
+PATH = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])  # For other interpreters.
 
 
 def new_plan() -> Plan:
@@ -57,14 +58,18 @@ def walk(name: str = "walk", **options) -> EnvSource:
     return EnvSource(f"worker_envs:{name}", options)
 
 
-def new_ray(source: EnvSource, rules: EnvLimits) -> Workers:
+def hosted(*sources: EnvSource) -> tuple[HostedSource, ...]:
+    return tuple(HostedSource(source, EnvLimits()) for source in sources)
+
+
+def new_ray(sources: tuple[HostedSource, ...]) -> Workers:
     """On a cluster that all tests share: starting one takes seconds."""
     ray = require_ray()
     from asap.workers.ray_cluster import RayWorkers, connect
 
     connect(None, 2)
     assert ray.is_initialized()
-    return RayWorkers(source, rules, 2)
+    return RayWorkers(sources, 2)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -102,7 +107,7 @@ def dispatching(workers: Workers, told: Told | None = None, **settings):
 
 
 def play(back_end: str, source: EnvSource, works: list[Work], told: Told | None = None, **settings) -> list[Finished]:
-    with dispatching(BACK_ENDS[back_end](source, EnvLimits()), told, **settings) as dispatcher:
+    with dispatching(BACK_ENDS[back_end](hosted(source)), told, **settings) as dispatcher:
         return dispatcher.play(works)
 
 
@@ -115,7 +120,7 @@ def expected(count: int) -> list[str]:
 @pytest.mark.parametrize("back_end", BACK_ENDS)
 def test_the_same_bits_in_the_same_order(back_end):
     works = new_works(8)
-    with dispatching(BACK_ENDS[back_end](walk(), EnvLimits())) as dispatcher:
+    with dispatching(BACK_ENDS[back_end](hosted(walk()))) as dispatcher:
         first, again = dispatcher.play(works), dispatcher.play(works[::-1])
     assert [finished.number for finished in first] == list(range(8))
     assert digests(first) == digests(again[::-1]) == expected(8)
@@ -155,7 +160,7 @@ def test_what_environments_print_stays_off_our_stdout(back_end, capfd):
 
 def test_what_environments_print_is_kept_in_the_log(tmp_path):
     log = tmp_path / "workers.log"
-    with dispatching(Pool(walk("fails", what="print"), EnvLimits(), 2, log)) as dispatcher:
+    with dispatching(Pool(hosted(walk("fails", what="print")), 2, log)) as dispatcher:
         dispatcher.play(new_works(3))
     assert "to the descriptor\n" in log.read_text() and "from a child\n" in log.read_text()
 
@@ -206,7 +211,7 @@ def test_one_that_cannot_be_made_ends_the_run(what, line, monkeypatch):
 
 def test_one_that_hangs_while_it_is_closed_is_killed(monkeypatch):
     monkeypatch.setattr(pool, "PATIENCE_AT_CLOSE", 0.5)
-    workers = Pool(walk("fails", what="hang", where="close"), EnvLimits(), 2)
+    workers = Pool(hosted(walk("fails", what="hang", where="close")), 2)
     with dispatching(workers) as dispatcher:
         dispatcher.play(new_works(3))
         began, pids = time.monotonic(), workers.pids()
@@ -216,7 +221,7 @@ def test_one_that_hangs_while_it_is_closed_is_killed(monkeypatch):
 def test_kills_change_nothing():
     """Of players and of their keepers, while they play."""
     works, told = new_works(20), Told()
-    workers = Pool(walk(pause=0.005), EnvLimits(), 2)
+    workers = Pool(hosted(walk(pause=0.005)), 2)
     rng, is_over = random.Random(0), threading.Event()
 
     def kill():
@@ -243,10 +248,9 @@ import signal
 import sys
 from asap.workers.dispatch import Dispatcher
 from asap.workers.pool import Pool
-from asap.envs.gymnasium.make import EnvSource, EnvLimits
-from test_workers import new_works
+from test_workers import hosted, new_works, walk
 print("main", flush=True)
-workers = Pool(EnvSource("worker_envs:tells_pids", {"folder": sys.argv[1], "pause": float(sys.argv[2])}), EnvLimits(), 2)
+workers = Pool(hosted(walk("tells_pids", folder=sys.argv[1], pause=float(sys.argv[2]))), 2)
 dispatcher = Dispatcher(workers, None, print)
 if "patient" in sys.argv:
     signal.signal(signal.SIGINT, lambda *_: print("asked to stop"))
@@ -261,7 +265,7 @@ finally:
 def driver(folder: Path, pause: float, num_works: int, *more: str):
     """A program that has works played, in a process group of its own."""
     command = [sys.executable, "-c", DRIVER, str(folder), f"{pause:g}", str(num_works), *more]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    environment = {**os.environ, "PYTHONPATH": PATH}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, process_group=0
     ) as process:
@@ -301,7 +305,7 @@ def test_factories_that_cannot_travel(back_end):
     with pytest.raises(
         UserError, match="env factory cannot be sent to workers .lambda.; |importable 'module:function'"
     ):
-        BACK_ENDS[back_end](EnvSource.of(lambda: None), EnvLimits())
+        BACK_ENDS[back_end](hosted(EnvSource.of(lambda: None)))
 
 
 def test_workers_start_without_jax():

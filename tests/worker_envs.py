@@ -38,6 +38,27 @@ def walk(pause: float = 0.0) -> gymnasium.Env:
     return Walk(pause)
 
 
+class LeavesMarks(Walk):
+    """Files of a folder say that it was made, and that it was closed."""
+
+    def __init__(self, folder: str, mark: str):
+        super().__init__()
+        self.folder, self.mark = Path(folder), mark
+        (self.folder / f"{mark} made").touch()
+
+    def close(self):
+        (self.folder / f"{self.mark} closed").touch()
+
+
+def leaves_marks(folder: str, mark: str) -> gymnasium.Env:
+    return LeavesMarks(folder, mark)
+
+
+def slow_to_make(seconds: float) -> gymnasium.Env:
+    time.sleep(seconds)
+    return Walk()
+
+
 def tells_pids(folder: str, pause: float = 0.01) -> gymnasium.Env:
     """Leaves its process id, and that of a simulator it starts, as names of files."""
     simulator = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])

@@ -15,11 +15,15 @@ _RESET, _CHOICES = range(2)
 
 
 class EpisodeId(NamedTuple):
-    """The root of all that is random in an episode."""
+    """The root of all that is random in an episode, and the task it is played on.
+
+    The task has no part in what is random: episodes of one number begin alike on all tasks, as far as these allow it.
+    """
 
     seed: int  # Of the run.
     stream: int
     number: int  # From 0 within its stream.
+    task: int = 0  # By its index in the run's TaskSet.
 
     @property
     def reset_seed(self) -> int:

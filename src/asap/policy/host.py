@@ -2,8 +2,8 @@
 
 A foreign environment is played step by step on the host. There a compiled function costs more to call than to compute, and
 a worker that need not import JAX starts in a fraction of a second. So the formulas of `asap.policy` and `asap.policy.features`
-stand here once more, with what does not change within an episode multiplied out beforehand; a test holds both to the same
-probabilities. Random numbers are drawn ahead, in blocks, in the form in which a choice is one comparison:
+stand here once more, with what does not change within an episode multiplied out beforehand, the task's descriptor included;
+a test holds both to the same probabilities. A choice is one comparison with random numbers of the right form:
 
     side of plane k:    margin_k > logistic noise
     action of a Gibbs skill:    argmax_a (logit_a + Gumbel noise)
@@ -11,75 +11,141 @@ probabilities. Random numbers are drawn ahead, in blocks, in the form in which a
 """
 
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-BLOCK = 128  # Steps whose random numbers are drawn at once.
+BLOCK = 128  # Steps of an episode whose random numbers are drawn at once.
 NO_SKILL = -1
 _TINY = np.finfo(float).tiny
+_NEVER = np.ones(BLOCK)  # Draws with which no skill is kept.
+_ONE_TASK = np.zeros((1, 0))
+_DRAWING = threading.Lock()  # Of all players: they may share a generator too, and a player can be copied.
 
 Feature = Callable[[Float[np.ndarray, "O"]], Float[np.ndarray, "F"]]
+Choice = tuple[int, int | Float[np.ndarray, "A"]]  # Skill and action.
 
 
 class Plan(NamedTuple):
-    """A policy for a player: what is fixed about it, as JSON has it, and its numbers."""
+    """A policy for a player: what is fixed about it, as JSON has it, and its numbers.
+
+    Among these, `descriptors` (M, Z) has m of every task. Without it there is one task, which has none.
+    """
 
     static: dict[str, Any]
     arrays: dict[str, np.ndarray]
 
 
+class TaskPolicy(NamedTuple):
+    """The policy on one task, as functions of the state alone."""
+
+    margins: Feature
+    scores: list[Feature]  # Logits or means of every skill.
+
+
 class Player:
-    """Chooses skill and action; `begin` at the start of each episode."""
+    """Chooses skill and action.
+
+    `choose` goes through an episode, from its `begin` on, and belongs to one thread. `act` is one choice by itself: all that
+    it depends on is an argument, so any number of threads may share a player.
+    """
 
     def __init__(self, plan: Plan):
-        static, arrays = plan
-        as_float = {name: np.asarray(values, float) for name, values in arrays.items()}
-        planes = as_float["alpha_beta"] * as_float["beta"]
-        self.margins = scores_of(planes, static["psi"], _part(as_float, "psi"))
-        self.num_planes = len(planes)
+        self._static, arrays = plan
+        self._arrays = {name: np.asarray(values, float) for name, values in arrays.items()}
+        self._descriptors = self._arrays.get("descriptors", _ONE_TASK)
+        self._planes = self._arrays["alpha_beta"] * self._arrays["beta"]
+        self.num_planes = len(self._planes)
         self.bits = 1 << np.arange(self.num_planes)
-        self.gaussian = static["skills"] == "gaussian"
-        theta = as_float["theta"] if self.gaussian else as_float["alpha_theta"] * as_float["theta"]
-        self.scores = [scores_of(skill, static["phi"], _part(as_float, "phi")) for skill in theta]
+        self.gaussian = self._static["skills"] == "gaussian"
+        theta = self._arrays["theta"]
+        self._theta = theta if self.gaussian else self._arrays["alpha_theta"] * theta
         self.num_scores = theta.shape[1]
-        self.deviations = np.exp(as_float["log_std"]) if self.gaussian else None
-        self.termination: float | None = static["termination"]
+        self.deviations = np.exp(self._arrays["log_std"]) if self.gaussian else None
+        self.termination: float | None = self._static["termination"]
+        self._policies: dict[int, TaskPolicy] = {}
 
-    def begin(self, generator: np.random.Generator, deterministic: bool) -> None:
+    def begin(self, generator: np.random.Generator, deterministic: bool, task: int = 0) -> None:
+        """An episode of a task, by its index among the plan's descriptors."""
         self.generator, self.deterministic = generator, deterministic
         self.previous, self.place = NO_SKILL, BLOCK
+        self._policy = self.policy_of(task)
 
-    def choose(self, x: Float[np.ndarray, "O"]) -> tuple[int, int | Float[np.ndarray, "A"]]:
-        margins = self.margins(x)
+    def choose(self, x: Float[np.ndarray, "O"]) -> Choice:
+        """The next choice of the episode."""
         if self.deterministic:
-            skill = self._likeliest(margins)
+            skill, action = self._likeliest(self._policy, x, self.previous)
         else:
             if self.place == BLOCK:
                 self._draw()
-            skill = int((margins > self.sides[self.place]).dot(self.bits))
-            if self.termination is not None and self.previous != NO_SKILL:
-                if self.stays[self.place] < (1 - self.termination) * self._probability(margins, self.previous):
-                    skill = self.previous
+            now = self.place
+            self.place += 1
+            skill, action = self._drawn(
+                self._policy, x, self.previous, self.sides[now], self.noise[now], self.stays[now]
+            )
         self.previous = skill
-        return skill, self._act(skill, self.scores[skill](x))
+        return skill, action
 
-    def _act(self, skill: int, scores: Float[np.ndarray, "A"]) -> int | Float[np.ndarray, "A"]:
-        if self.deterministic:
-            return scores.copy() if self.gaussian else int(scores.argmax())
-        noise = self.noise[self.place]
-        self.place += 1
-        return scores + self.deviations[skill] * noise if self.gaussian else int((scores + noise).argmax())
+    def act(
+        self,
+        x: Float[np.ndarray, "O"],
+        previous: int = NO_SKILL,
+        deterministic: bool = True,
+        generator: np.random.Generator | None = None,
+        task: int = 0,
+    ) -> Choice:
+        """One choice: the likeliest, or one that is drawn with the generator."""
+        policy = self._policies.get(task) or self.policy_of(task)
+        if deterministic:
+            return self._likeliest(policy, x, previous)
+        with _DRAWING:
+            sides = generator.logistic(size=self.num_planes)
+            noise = (
+                generator.standard_normal(self.num_scores) if self.gaussian else generator.gumbel(size=self.num_scores)
+            )
+            stay = 1.0 if self.termination is None else generator.random()
+        return self._drawn(policy, x, previous, sides, noise, stay)
+
+    def policy_of(self, task: int) -> TaskPolicy:
+        """Threads that come here together all find the same, so it does not matter whose is kept."""
+        if task not in self._policies:
+            m, static, arrays = self._descriptors[task], self._static, self._arrays
+            margins = scores_of(self._planes, m, static["psi"], _part(arrays, "psi"))
+            scores = [scores_of(skill, m, static["phi"], _part(arrays, "phi")) for skill in self._theta]
+            self._policies[task] = TaskPolicy(margins, scores)
+        return self._policies[task]
+
+    def _drawn(
+        self,
+        policy: TaskPolicy,
+        x: Float[np.ndarray, "O"],
+        previous: int,
+        sides: Float[np.ndarray, "K"],
+        noise: Float[np.ndarray, "A"],
+        stay: float,
+    ) -> Choice:
+        margins = policy.margins(x)
+        skill = int((margins > sides).dot(self.bits))
+        if self.termination is not None and previous != NO_SKILL:
+            if stay < (1 - self.termination) * self._probability(margins, previous):
+                skill = previous
+        scores = policy.scores[skill](x)
+        return skill, scores + self.deviations[skill] * noise if self.gaussian else int((scores + noise).argmax())
+
+    def _likeliest(self, policy: TaskPolicy, x: Float[np.ndarray, "O"], previous: int) -> Choice:
+        skill = self._likeliest_skill(policy.margins(x), previous)
+        scores = policy.scores[skill](x)
+        return skill, scores.copy() if self.gaussian else int(scores.argmax())
 
     def _draw(self) -> None:
         uniform = self.generator.random((BLOCK, self.num_planes))
         self.sides = np.log(np.maximum(uniform, _TINY)) - np.log1p(-uniform)
         shape = (BLOCK, self.num_scores)
         self.noise = self.generator.standard_normal(shape) if self.gaussian else self.generator.gumbel(size=shape)
-        if self.termination is not None:
-            self.stays = self.generator.random(BLOCK)
+        self.stays = _NEVER if self.termination is None else self.generator.random(BLOCK)
         self.place = 0
 
     def _probability(self, margins: Float[np.ndarray, "K"], skill: int) -> float:
@@ -87,22 +153,38 @@ class Player:
         signs = np.where(self.bits & skill, 1.0, -1.0)
         return float(np.exp(-np.logaddexp(0.0, -signs * margins).sum()))
 
-    def _likeliest(self, margins: Float[np.ndarray, "K"]) -> int:
+    def _likeliest_skill(self, margins: Float[np.ndarray, "K"], previous: int) -> int:
         skill = int((margins > 0).dot(self.bits))
-        if self.termination is None or self.previous in (NO_SKILL, skill):
+        if self.termination is None or previous in (NO_SKILL, skill):
             return skill
         # P(j) = (1 - s) p_j, and s more for the skill in force, where s = (1 - termination) p_previous.
-        previous = self._probability(margins, self.previous)
-        stay = (1 - self.termination) * previous
+        in_force = self._probability(margins, previous)
+        stay = (1 - self.termination) * in_force
         anew = (1 - stay) * self._probability(margins, skill)
-        return self.previous if stay + (1 - stay) * previous >= anew else skill
+        return previous if stay + (1 - stay) * in_force >= anew else skill
 
 
 def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(f"{prefix}."): values for name, values in arrays.items() if name.startswith(f"{prefix}.")}
 
 
-def scores_of(weights: Float[np.ndarray, "R F"], static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Feature:
+def scores_of(
+    weights: Float[np.ndarray, "R F"], m: Float[np.ndarray, "Z"], static: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> Feature:
+    """weights @ features(x, m) on the task with the descriptor m."""
+    size, task = len(m), static.get("task", "none")
+    if static["kind"] == "constant" or not size or task == "none":
+        return _scores_of_state(weights, static, arrays)
+    if task == "additive":
+        offset, of_state = weights[:, -size:] @ m, _scores_of_state(weights[:, :-size], static, arrays)
+        return lambda x: of_state(x) + offset
+    blocks = weights.reshape(len(weights), 1 + size, weights.shape[1] // (1 + size))
+    return _scores_of_state(blocks[:, 0] + np.einsum("z,rzf->rf", m, blocks[:, 1:]), static, arrays)
+
+
+def _scores_of_state(
+    weights: Float[np.ndarray, "R F"], static: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> Feature:
     """weights @ features(x); where that is linear in x, scaling and all, it is multiplied out."""
     if static["kind"] == "constant":
         fixed = weights[:, 0]

@@ -3,20 +3,24 @@
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from asap.policy.features import RBF, Features, Fourier, Network, Polynomial
 from asap.policy.host import Plan
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills
 
+ONE_TASK = np.zeros((1, 0), np.float32)  # The descriptors of a task that has none.
 
-def plan_of(policy: ASAPPolicy, num_observations: int) -> Plan:
-    """Of one seed, on one task."""
+
+def plan_of(policy: ASAPPolicy, num_observations: int, descriptors: Float[np.ndarray, "M Z"] = ONE_TASK) -> Plan:
+    """Of one seed, for all tasks whose descriptors are given."""
     static: dict[str, Any] = {"termination": policy.termination}
     arrays = {
         "beta": policy.partition.beta,
         "alpha_beta": policy.partition.alpha_beta,
         "theta": policy.skills.theta,
+        "descriptors": descriptors,
     }
     if isinstance(policy.skills, GaussianSkills):
         static["skills"], arrays["log_std"] = "gaussian", policy.skills.log_std
@@ -32,7 +36,7 @@ def _map(features: Features, num_observations: int) -> tuple[dict[str, Any], dic
     basis = features.basis
     if features.constant:
         return {"kind": "constant"}, {}
-    static = {"inputs": list(features.inputs), "observations": num_observations}
+    static = {"inputs": list(features.inputs), "observations": num_observations, "task": features.task}
     arrays = {"shift": features.shift, "scale": features.scale}
     match basis:
         case Polynomial():

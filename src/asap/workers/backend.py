@@ -23,7 +23,7 @@ class WorkerProgress(NamedTuple):
 
     number: int = -1  # Of its work; -1 before the first.
     index: int = 0  # Of the episode within the work.
-    step: int = 0  # Which is being played: 0 in the reset, then from 1.
+    step: int = 0  # Which is being played: 0 in the reset, then from 1; or MAKING.
 
 
 class Board:
@@ -52,7 +52,7 @@ def new_board() -> int:
 
 
 class Started(NamedTuple):
-    """A worker has made its environment and takes work."""
+    """A worker has made its first environment and takes work."""
 
     worker: int
 
@@ -82,7 +82,7 @@ Event = Started | Done | Died | Stopped
 
 
 class Workers(abc.ABC):
-    """Some workers, all with the same environment."""
+    """Some workers, all with the same environments."""
 
     num_workers: int
     where: str = ""  # Where their output is kept, for messages; empty where it is not.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError
 from asap.workers.backend import WorkerProgress
-from asap.workers.work import Failed, Finished, Work, digest
+from asap.workers.work import MAKING, Failed, Finished, Work, digest
 
 # A worker that is killed from outside is no fault of the episode it was playing, so such deaths may be many; yet there must
 # be an end to an environment that kills its worker at another step each time.
@@ -87,8 +87,9 @@ class Assignments:
         if place is None or place in self._finished:
             return
         if is_enough:
-            field = "env.step" if progress.step else "env.reset"
-            failed = Failed(_episode(work, progress), field, what, "", progress.step, [], "")
+            field = {MAKING: "env", 0: "env.reset"}.get(progress.step, "env.step")
+            what = f"{what} while it was made" if progress.step == MAKING else what
+            failed = Failed(_episode(work, progress), field, what, "", max(progress.step, 0), [], "")
             self.finish(Finished(work.number, (), failed))
         else:
             heapq.heappush(self._waiting, place)

@@ -11,7 +11,7 @@ from typing import Literal
 from asap.base.errors import RunError
 from asap.workers.backend import Died, Done, Event, Started, Stopped, WorkerProgress, Workers
 from asap.workers.batch import KILLS_PER_RETRY, Assignments
-from asap.workers.work import Failed, Finished, Work
+from asap.workers.work import MAKING, Failed, Finished, Work
 
 LONGEST_START = 60.0  # Seconds for making an environment, or the step timeout if that is longer.
 LONGEST_WITHOUT_WORKERS = 60.0
@@ -110,7 +110,7 @@ class Dispatcher:
             progress = self._workers.progress(worker)
             if seat.is_free or progress is None or progress != seat.progress:
                 seat.progress, seat.since = progress, now
-            elif now - seat.since > (self._step_timeout if seat.has_started else self._longest_start):
+            elif now - seat.since > self._patience(seat):
                 self._take_silence(worker, batch)
         if any(seat.has_started for seat in self._seats):
             self._some_alive = now
@@ -118,17 +118,20 @@ class Dispatcher:
             self._some_alive = now
             self._tell_that_nobody_is_left()
 
+    def _patience(self, seat: "_Seat") -> float:
+        is_making = not seat.has_started or (seat.progress is not None and seat.progress.step == MAKING)
+        return self._longest_start if is_making else self._step_timeout
+
     def _take_silence(self, worker: int, batch: Assignments) -> None:
         seat = self._seats[worker]
+        seconds = self._patience(seat)
         if seat.work is None:
-            self._count_failed_start(worker, f"silent for {self._longest_start:g} s", self._retries)
+            self._count_failed_start(worker, f"silent for {seconds:g} s", self._retries)
         else:
             progress = self._place(worker)
-            count = batch.count_silence(seat.work, progress, self._step_timeout)
+            count = batch.count_silence(seat.work, progress, seconds)
             outcome = f"restarted ({count}/{self._retries})" if count <= self._retries else "given up"
-            self._notice(
-                f"worker {worker} silent for {self._step_timeout:g} s in {_name(seat.work, progress)}; {outcome}"
-            )
+            self._notice(f"worker {worker} silent for {seconds:g} s in {_name(seat.work, progress)}; {outcome}")
         self._restart(worker)
 
     def _count_failed_start(self, worker: int, what: str, limit: int) -> None:

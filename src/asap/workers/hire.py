@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.checked_env import CheckedEnv
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import HostedSource
 from asap.workers.backend import Done, Event, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import Recording, failure
-from asap.workers.play import play_chunk
+from asap.workers.play import Environments, play_chunk
 from asap.workers.pool import Pool
 from asap.workers.work import Failed, Work
 
@@ -22,37 +21,37 @@ CURE = "give 0 (this process plays), a number of processes, ray, or ray:N"
 
 def hire(
     workers: str,
-    source: EnvSource,
-    rules: EnvLimits,
+    sources: tuple[HostedSource, ...],
     folder: Path,
     notice: Callable[[str], None],
     step_timeout: float = 30.0,
     retries: int = 5,
     on_no_workers: str = "wait",
 ) -> Dispatcher:
-    """`folder` takes what environments print, and recordings of episodes that failed."""
+    """`sources` are in the order of the tasks. `folder` takes what environments print, and recordings of failed episodes."""
 
     def explain(failed: Failed) -> RunError:
+        source, limits = sources[failed.episode.task]
         if source.make is not None or not (failed.actions or failed.traceback):
             return failure(failed, source.name)
         path = Path(os.path.relpath(folder / f"failed-episode-{failed.episode.number}.json"))
-        Recording.of(source, failed, rules).save(path)
+        Recording.of(source, failed, limits).save(path)
         return failure(failed, source.name, path)
 
-    return Dispatcher(_workers(workers, source, rules, folder), explain, notice, step_timeout, retries, on_no_workers)
+    return Dispatcher(_workers(workers, sources, folder), explain, notice, step_timeout, retries, on_no_workers)
 
 
-def _workers(text: str, source: EnvSource, rules: EnvLimits, folder: Path) -> Workers:
+def _workers(text: str, sources: tuple[HostedSource, ...], folder: Path) -> Workers:
     kind, _, count = text.partition(":")
     if kind == "ray" and re.fullmatch(r"\d*", count):
         from asap.workers.ray_cluster import RayWorkers
 
-        return RayWorkers(source, rules, _checked(text, int(count or os.cpu_count() or 1)))
+        return RayWorkers(sources, _checked(text, int(count or os.cpu_count() or 1)))
     if not re.fullmatch(r"\d+", text):
         raise UserError("--workers", "must be a number or ray", text, CURE)
     if text == IN_PROCESS:
-        return InProcess(source, rules)
-    return Pool(source, rules, _checked(text, int(text)), folder / "workers.log")
+        return InProcess(sources)
+    return Pool(sources, _checked(text, int(text)), folder / "workers.log")
 
 
 def _checked(text: str, count: int) -> int:
@@ -69,8 +68,9 @@ class InProcess(Workers):
 
     num_workers = 1
 
-    def __init__(self, source: EnvSource, rules: EnvLimits):
-        self._border = CheckedEnv(source, rules)
+    def __init__(self, sources: tuple[HostedSource, ...]):
+        self._environments = Environments(sources)
+        self._environments.of_task(0)  # One that is broken is told at the start.
         self._events: list[Event] = [Started(0)]
         self._work: Work | None = None
 
@@ -81,7 +81,7 @@ class InProcess(Workers):
         events, self._events = self._events, []
         if self._work is not None:
             work, self._work = self._work, None
-            events.append(Done(0, play_chunk(self._border, work)))
+            events.append(Done(0, play_chunk(self._environments, work)))
         return events
 
     def progress(self, worker: int) -> WorkerProgress:
@@ -91,4 +91,4 @@ class InProcess(Workers):
         raise AssertionError("this process neither dies nor is silent while it lives")
 
     def close(self) -> None:
-        self._border.close()
+        self._environments.close()

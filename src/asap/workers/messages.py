@@ -10,16 +10,15 @@ import numpy as np
 
 from asap.base.episodes import EpisodeId, Played
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
 from asap.workers.work import Failed, Finished, Work
 
 
 class Hello(NamedTuple):
-    """First to a worker: what it will play."""
+    """First to a worker: what it will play, task by task."""
 
-    source: EnvSource
-    rules: EnvLimits
+    sources: tuple[HostedSource, ...]
 
 
 class Ready(NamedTuple):
@@ -65,11 +64,17 @@ def decode(frame: bytes | bytearray) -> Message:
 
 
 def _tell_hello(message: Hello, arrays: list[np.ndarray]) -> dict[str, Any]:
-    return {"name": message.source.name, "options": message.source.options, "rules": message.rules._asdict()}
+    return {"sources": [[source.name, source.options, limits._asdict()] for source, limits in message.sources]}
 
 
 def _hear_hello(told: dict[str, Any], arrays: list[np.ndarray]) -> Hello:
-    return Hello(EnvSource(_a(str, told["name"]), _a(dict, told["options"])), EnvLimits(**told["rules"]))
+    sources = tuple(
+        HostedSource(EnvSource(_a(str, name), _a(dict, options)), EnvLimits(**limits))
+        for name, options, limits in told["sources"]
+    )
+    if not sources:
+        raise BadMessage("no environment")
+    return Hello(sources)
 
 
 def _tell_work(work: Work, arrays: list[np.ndarray]) -> dict[str, Any]:
@@ -143,7 +148,8 @@ def _hear_failed(told: dict[str, Any]) -> Failed:
 
 
 def _episode(told: list[Any]) -> EpisodeId:
-    return EpisodeId(*(_a(int, number) for number in told))
+    seed, stream, number, task = (_a(int, part) for part in told)
+    return EpisodeId(seed, stream, number, task)
 
 
 def _a(kind: type, value: Any) -> Any:

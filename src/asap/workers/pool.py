@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import HostedSource
 from asap.workers.backend import Died, Event, WorkerProgress, Workers, event_of
 from asap.workers.messages import BadMessage, Goodbye, Hello, decode, encode
 from asap.workers.work import Work
@@ -23,8 +23,8 @@ PATIENCE_AT_CLOSE = 5.0  # Seconds for environments to close; then they are kill
 class Pool(Workers):
     """`log` takes what environments print, and the tracebacks of workers that fail; without it nobody sees them."""
 
-    def __init__(self, source: EnvSource, rules: EnvLimits, num_workers: int, log: Path | None = None):
-        self._hello = encode(Hello(source.portable(), rules))
+    def __init__(self, sources: tuple[HostedSource, ...], num_workers: int, log: Path | None = None):
+        self._hello = encode(Hello(tuple(one.portable() for one in sources)))
         self.num_workers, self.where = num_workers, str(log or "")
         self._output = (
             subprocess.DEVNULL if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -13,7 +13,7 @@ from typing import Any
 
 from asap.base.errors import UserError
 from asap.envs.gymnasium.isolation import Surroundings
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import HostedSource
 from asap.workers.backend import Died, Event, Stopped, WorkerProgress, Workers, event_of
 from asap.workers.messages import BadMessage, Hello, Message, Ready, decode, encode
 from asap.workers.pool import PATIENCE_AT_CLOSE
@@ -54,8 +54,8 @@ class RayWorkers(Workers):
 
     where = "the logs of Ray"
 
-    def __init__(self, source: EnvSource, rules: EnvLimits, num_workers: int, address: str | None = None):
-        self._hello = encode(Hello(source.portable(), rules))
+    def __init__(self, sources: tuple[HostedSource, ...], num_workers: int, address: str | None = None):
+        self._hello = encode(Hello(tuple(one.portable() for one in sources)))
         self._ray, self._is_ours = connect(address or os.environ.get("RAY_ADDRESS"), num_workers)
         self.num_workers = num_workers
         self._new_relay = self._ray.remote(**PLACE, runtime_env=runtime_env())(Relay)

@@ -7,10 +7,9 @@ import numpy as np
 
 import asap
 from asap.base.errors import UserError
-from asap.envs.gymnasium.checked_env import CheckedEnv
 from asap.workers.backend import Board
 from asap.workers.messages import PREFIX, Hello, Message, Ready, Refused, decode, encode, frame_size
-from asap.workers.play import play_chunk
+from asap.workers.play import Environments, play_chunk
 from asap.workers.work import Work
 
 
@@ -18,16 +17,16 @@ def serve(connection: socket.socket, board: Board) -> None:
     """Plays what comes until it is told goodbye. Errors of our own end the worker, with their traceback in its output."""
     hello = receive(connection)
     assert isinstance(hello, Hello), hello
+    environments = Environments(hello.sources)
     try:
-        border = CheckedEnv(hello.source, hello.rules)
+        environments.of_task(0)  # One that is broken is told at the start.
         connection.sendall(encode(Ready(versions())))
         while isinstance(work := receive(connection), Work):
             board.begin(work.number)
-            connection.sendall(encode(play_chunk(border, work, board.note)))
+            connection.sendall(encode(play_chunk(environments, work, board.note)))
     except UserError as error:
         connection.sendall(encode(Refused(str(error), error.exit_code)))
-        return
-    border.close()
+    environments.close()
 
 
 def versions() -> dict[str, str]:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from asap.base.episodes import EpisodeId, Played
 from asap.policy.host import Plan
 
+MAKING = -1  # In place of a step: the environment is being made.
+
 
 class Work(NamedTuple):
     """A chunk of episodes, all played by one policy. Chunks are the same whoever plays them."""

@@ -74,6 +74,16 @@ class EnvSource(NamedTuple):
         return functools.partial(gymnasium.make, self.name, **{"disable_env_checker": True, **self.options})
 
 
+class HostedSource(NamedTuple):
+    """What workers need to play a task: how its environment is made, and what it is held to."""
+
+    source: EnvSource
+    limits: EnvLimits
+
+    def portable(self) -> "HostedSource":
+        return self._replace(source=self.source.portable())
+
+
 class Lent(NamedTuple):
     """A live environment that stays its owner's: closing what is built from it leaves it open."""
 
