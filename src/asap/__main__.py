@@ -1,5 +1,5 @@
 """`python -m asap` is the command line."""
 
-from asap.cli.app import main
+from asap.cli import main
 
 main()

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 # What an episode is played for; numbers count anew in each stream.
 TRAINING, SEARCH, EVALUATION, CHECK = range(4)
-_RESET, _CHOICES = range(2)
+_RESET, _CHOICES, _DRAWN = range(3)
 
 
 class EpisodeId(NamedTuple):
@@ -29,6 +29,10 @@ class EpisodeId(NamedTuple):
     def reset_seed(self) -> int:
         """What the environment's `reset` is given."""
         return int(self._words(_RESET).generate_state(1, np.uint32)[0] >> 1)
+
+    def uniform(self) -> float:
+        """A number in [0, 1) that decides what is drawn with the episode: its task, where there are several."""
+        return float(np.random.Generator(np.random.Philox(self._words(_DRAWN))).random())
 
     def choices(self) -> np.random.Generator:
         """What the policy's draws are made with."""

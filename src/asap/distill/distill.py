@@ -14,24 +14,26 @@ import numpy as np
 from jaxtyping import Float
 
 from asap.base.action_units import ControlUnits
+from asap.base.arrays import stack
 from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.base.numbers import number, percent
-from asap.compose import feature_settings, settings_of, tasks_of
+from asap.base.spec import TaskSet
+from asap.compose import compose, feature_settings
 from asap.config.schema import Config
 from asap.distill.imitate import imitate
 from asap.distill.lessons import Classroom, Lesson
 from asap.envs.gymnasium.task import HostedTask
-from asap.envs.resolve import live_task
+from asap.envs.resolve import hosted_task
 from asap.learn.search import draw
 from asap.policy.host import Player
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
-from asap.policy.scaling import no_moments, rescaled, scaled_anew, with_observations
+from asap.policy.scaling import moments_of, rescaled, scaled_anew
 
 if TYPE_CHECKING:
-    from asap.model import ASAP
+    from asap.model.model import ASAP
 
 STARTS, LATER_STARTS = 16, 4  # In the first round, and with what there is to go on with.
 ROUNDS = 3  # In which the student plays and the teacher is asked.
@@ -64,9 +66,10 @@ class Distilled:
     @functools.cached_property
     def model(self) -> "ASAP":
         """To save, explain and plot it."""
-        from asap.model import ASAP
+        from asap.model.model import ASAP
 
-        return ASAP.of(self.config, self.task, self.policy, self.num_episodes, self.num_steps)
+        tasks = TaskSet((self.task,), self.config.run.weights)
+        return ASAP.of(self.config, tasks, stack([self.policy]), self.num_episodes, self.num_steps)
 
     def report(self) -> str:
         same = f"R^2 {self.agreement:.3f}" if self.task.spec.continuous else f"{percent(self.agreement)} of its actions"
@@ -138,12 +141,9 @@ def distill(
 
 
 def _configured(env: Any, options: dict[str, Any], settings: list[str]) -> tuple[Config, HostedTask]:
-    live = live_task(env, settings)
-    config = settings_of([env if live is None else live.name], options, None, None, settings, live)
-    task = tasks_of(config)[0] if live is None else live
-    if not isinstance(task, HostedTask):
-        raise UserError("env", "teachers are for Gymnasium environments", task.name, "pass an id such as CartPole-v1")
-    return config, task
+    """Teachers play environments; a task of our own is one, too."""
+    task = hosted_task(env, settings)
+    return compose([task.name], options, overrides=settings, task=task)[0], task
 
 
 def _best_student(config: Config, task: HostedTask, room: Classroom, episodes: int) -> ASAPPolicy:
@@ -165,10 +165,11 @@ def _student(
     seed = config.run.seed
     observations = np.concatenate([lesson.observations for lesson in lessons])
     actions = np.concatenate([lesson.actions for lesson in lessons])
-    moments = with_observations(no_moments(observations.shape[1]), observations)
+    tasks = TaskSet((task,), (1.0,))
+    moments = moments_of(observations.T)
     known = [] if former is None else [rescaled(former, moments)]
     generators = (host_generator(seed, _STARTS, number, n) for n in range(LATER_STARTS - 1 if known else STARTS))
-    starts = known + [scaled_anew(draw(config.policy, task, generator), moments) for generator in generators]
+    starts = known + [scaled_anew(draw(config, tasks, generator), moments) for generator in generators]
     return imitate(starts, observations, actions, config.learn, host_generator(seed, _SAMPLES, number))
 
 

@@ -37,6 +37,16 @@ def live_task(origin: Any, settings: Iterable[str]) -> HostedTask | None:
     return describe(EnvSource.of(origin, options_of(env)), limits_of(env))
 
 
+def hosted_task(origin: Any, settings: Iterable[str]) -> HostedTask:
+    """As an environment of Gymnasium, whatever it is: our own tasks are registered there."""
+    live = live_task(origin, settings)
+    if live is not None:
+        return live
+    env = override(Config(), settings).env
+    task = resolve(origin, env)
+    return task if isinstance(task, HostedTask) else _described(task.gymnasium_id, env)
+
+
 def recorded_task(record: dict[str, Any], env: Any) -> HostedTask:
     """The environment that a saved model was made for, or a given one in its place."""
     task = hosted.restore(record)

@@ -15,7 +15,7 @@ import numpy as np
 
 from asap.base.errors import UserError
 from asap.config.schema import Config
-from asap.session import Callback, Report
+from asap.runs.events import Callback, Report
 
 _NAMES = {
     "kl": "train/approx_kl",

@@ -8,7 +8,7 @@ import numpy as np
 from asap.config.schema import Config
 
 if TYPE_CHECKING:
-    from asap.session import Report
+    from asap.runs.events import Report
 
 
 class ProgressBar:
@@ -42,7 +42,7 @@ class ProgressBar:
             self.bar.stop()
 
     def show(self, report: "Report") -> None:
-        """A callback of `Session`."""
+        """A callback between updates."""
         self.tell(
             report.update,
             int(np.min(report.env_steps if self.in_steps else report.episodes)),

@@ -34,6 +34,7 @@ def hire(
         source, limits = sources[failed.episode.task]
         if source.make is not None or not (failed.actions or failed.traceback):
             return failure(failed, source.name)
+        folder.mkdir(parents=True, exist_ok=True)
         path = Path(os.path.relpath(folder / f"failed-episode-{failed.episode.number}.json"))
         Recording.of(source, failed, limits).save(path)
         return failure(failed, source.name, path)
@@ -51,6 +52,7 @@ def _workers(text: str, sources: tuple[HostedSource, ...], folder: Path) -> Work
         raise UserError("--workers", "must be a number or ray", text, CURE)
     if text == IN_PROCESS:
         return InProcess(sources)
+    folder.mkdir(parents=True, exist_ok=True)
     return Pool(sources, _checked(text, int(text)), folder / "workers.log")
 
 

@@ -16,7 +16,7 @@ from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError
 from asap.envs.gymnasium.isolation import Sink, Surroundings, close, silently
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.envs.gymnasium.names import GRID_COLUMNS, KNOWN, Names
 from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.spaces import bounds, check_spaces, num_numbers
@@ -99,6 +99,10 @@ class HostedTask:
     @property
     def reference(self) -> None:
         """Nobody has measured any."""
+
+    @property
+    def hosted_source(self) -> HostedSource:
+        return HostedSource(self.source, self.rules)
 
     @property
     def budget(self) -> tuple[str, ...]:

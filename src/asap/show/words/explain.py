@@ -66,7 +66,9 @@ Play = Callable[[list[ASAPPolicy], bool], Evaluation]  # Policies on the same ep
 def explain_played(policy: ASAPPolicy, tasks: TaskSet, play: Play) -> Explanation:
     """The same, with what playing tells: how much each skill is used, and what rules lose that are followed by hand."""
     as_learned = play([policy], False)
-    steps, starts = (np.einsum("m,ms->s", tasks.shares, n[0]) for n in (as_learned.skill_steps, as_learned.skill_starts))
+    steps, starts = (
+        np.einsum("m,ms->s", tasks.shares, n[0]) for n in (as_learned.skill_steps, as_learned.skill_starts)
+    )
     usage, durations = steps / max(steps.sum(), 1e-9), steps / np.where(starts > 0, starts, 1)
     if _by_planes(tasks.tasks):
         return explain(policy, tasks, usage, durations)
