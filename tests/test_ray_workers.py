@@ -114,12 +114,15 @@ def test_an_address_where_nobody_is(ray):
 
 
 DRIVER = """
+import signal
 import sys
 from asap.workers.dispatch import Dispatcher
 from asap.workers.ray_cluster import RayWorkers
 from test_workers import hosted, new_works, walk
 workers = RayWorkers(hosted(walk("tells_pids", folder=sys.argv[1])), 2, *sys.argv[3:])
 dispatcher = Dispatcher(workers, None, print)
+# A background job of a shell, `make test-ray &`, inherits a SIGINT that is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 dispatcher.play(new_works(int(sys.argv[2])))
 dispatcher.close()
 print("played")
@@ -151,7 +154,7 @@ def test_nobody_outlives_the_driver(ray, how, tmp_path):
         pids = [pid for pid in descendants(process.pid)[1:] if "Agent" not in command(pid)]
         pids += [int(path.name) for path in tmp_path.iterdir()]
         os.killpg(process.pid, how)
-        process.communicate(timeout=20)
+        process.communicate(timeout=30)
         assert len(pids) > 8 and wait_for(lambda: not any(map(is_alive, pids)))
 
 

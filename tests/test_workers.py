@@ -252,8 +252,9 @@ from test_workers import hosted, new_works, walk
 print("main", flush=True)
 workers = Pool(hosted(walk("tells_pids", folder=sys.argv[1], pause=float(sys.argv[2]))), 2)
 dispatcher = Dispatcher(workers, None, print)
-if "patient" in sys.argv:
-    signal.signal(signal.SIGINT, lambda *_: print("asked to stop"))
+# A background job of a shell, `make test &`, inherits a SIGINT that is ignored.
+patient = "patient" in sys.argv
+signal.signal(signal.SIGINT, (lambda *_: print("asked to stop")) if patient else signal.default_int_handler)
 try:
     dispatcher.play(new_works(int(sys.argv[3])))
 finally:
@@ -281,7 +282,7 @@ def test_nobody_outlives_the_driver(how, tmp_path):
         assert wait_for(lambda: len(list(tmp_path.iterdir())) == 4)
         os.killpg(process.pid, how)
         pids = [int(path.name) for path in tmp_path.iterdir()]
-        process.communicate(timeout=10)
+        process.communicate(timeout=30)
         assert wait_for(lambda: not any(map(is_alive, pids)))
 
 
