@@ -3,13 +3,13 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
+from asap.learn.train import weights_of
 
 from asap.base.keys import host_generator
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
 from asap.envs.catalog import find
-from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
-from asap.learn.train import weights_of
 
 
 def steps(reward, terminated, truncated) -> Transition:

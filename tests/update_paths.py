@@ -3,39 +3,38 @@
 Every path takes the same hand-made episodes and the same start, and gives back NumPy arrays.
 """
 
-import functools
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from asap.base.arrays import compiled
 from asap.base.episodes import TRAINING, EpisodeId, Played
 from asap.base.keys import root
+from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config, LearnConfig, OfflineConfig, RunConfig
-from asap.data.dataset import Logged
+from asap.data.dataset import Logged as LoggedEpisode
 from asap.data.layout import Layout
-from asap.envs.core import CompiledTasks
-from asap.envs.rooms import TWO_ROOMS, Rooms, read_map
+from asap.experience import hosted
+from asap.experience.logged import Logged
 from asap.experience.minibatches import Batches
-from asap.learn import episode_batches, train
-from asap.learn.advantage import Critic, lambda_advantages
+from asap.experience.protocol import Batch, Experience, ScoredEpisodes
+from asap.experience.rollout import no_episodes
+from asap.learn import judge
 from asap.learn.convergence import start_monitor
-from asap.learn.rollout import no_episodes
-from asap.learn.scored_episodes import ScoredEpisodes
-from asap.learn.train import TrainState
+from asap.learn.judge import Critic, lambda_advantages
+from asap.learn.state import Budget, TrainState
+from asap.learn.update import update
 from asap.learn.updates import optimizer_of
-from asap.offline import objectives
 from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import NO_SKILL, ASAPPolicy
-from asap.policy.scaling import no_moments, shift_and_scale, with_observations
+from asap.policy.scaling import moments_of
 from asap.policy.score import Parameters, parameters_of
 from asap.policy.skills import GibbsSkills
 
@@ -92,41 +91,32 @@ class Updated(NamedTuple):
 
 def window_update(start: Start, episodes: Sequence[Episode], lanes: int = 2, **learn: Any) -> Updated:
     """Windows of lanes: episodes follow each other in a lane, and the lanes are full."""
-    start, episodes = with_descriptor(start, episodes)
     config, tasks = config_of(lanes=lanes, window=sum(e.length for e in episodes) // lanes, **learn), task_set(episodes)
     places = laid(episodes, lanes, config.learn.window)
     assert sum(e.length for e in episodes) == lanes * config.learn.window, "lanes must be full"
     steps = transitions(episodes)._replace(of_task=None if tasks.size == 1 else task_rows(episodes))
     order = np.empty(lanes * config.learn.window, int)
     order[[t * lanes + lane for lane, t in places]] = np.arange(len(order))
-    window = jax.tree.map(lambda leaf: leaf[..., order].reshape(*leaf.shape[:-1], -1, lanes), steps)
-    totals = totals_of(episodes, tasks.size)
-
-    def run(state: TrainState, window: Transition) -> tuple[TrainState, Any]:
-        with mock.patch.object(train, "play_window", lambda *_: (None, window, totals)):
-            return train.update(config, tasks, root(0), state)
-
-    return finished(config, run, start, (window,), [(t, lane) for lane, t in places], tasks.size)
+    shape = config.learn.window, lanes
+    window = jax.tree.map(lambda leaf: leaf[..., order].reshape(*leaf.shape[:-1], *shape), steps)
+    batch = Batch(totals_of(episodes, tasks.size), lanes * config.learn.window, window)
+    return finished(config, tasks, start, batch, [(t, lane) for lane, t in places])
 
 
 def packed_update(
     start: Start, episodes: Sequence[Episode], smallest: int = 16, scaled: bool = False, **learn: Any
 ) -> Updated:
     """Complete episodes one after the other, filled up to a size; `scaled` by the moments of their observations."""
-    config = config_of(**learn)
-    played = [as_played(episode) for episode in episodes]
-    seen = np.concatenate([episode.observations for episode in played])
-    scaling = shift_and_scale(with_observations(no_moments(1), seen) if scaled else no_moments(1))
-    totals = episode_batches.totals_of(played)
-    update = functools.partial(episode_batches.update_from_episodes, config, config.learn.discount)
     places = [(n, 0) for n in range(sum(e.length for e in episodes))]
-    return finished(config, update, start, (packed(episodes, smallest), totals, *scaling), places)
+    seen = np.concatenate([as_played(episode).observations[:-1] for episode in episodes])
+    moments = moments_of(seen.T) if scaled else None
+    return finished(config_of(**learn), task_set(episodes), start, packed(episodes, smallest), places, moments)
 
 
 def packed_ends(episodes: Sequence[Episode], smallest: int = 16) -> tuple[np.ndarray, np.ndarray]:
     """Where packed episodes terminate and where they are truncated."""
-    batch = packed(episodes, smallest)
-    return np.asarray(batch.terminated), np.asarray(batch.truncated)
+    steps = packed(episodes, smallest).steps
+    return np.asarray(steps.terminated), np.asarray(steps.truncated)
 
 
 def logged_update(
@@ -140,24 +130,22 @@ def logged_update(
     **learn: Any,
 ) -> Updated:
     """A minibatch of logged episodes, filled up to `lanes` of `window` steps; the learner is one for logged data."""
-    start, episodes = with_descriptor(start, episodes)
     learn = {"learner": "importance", **learn}
     config = config_of(offline=OfflineConfig(cap=cap, anchor=anchor), **learn)
-    tasks = task_set([])
     batches = Batches(dataset(episodes), lanes, window, np.float32(merits or [1.0] * len(episodes)))
     places = laid(episodes, lanes, window)
     starts = [places[sum(e.length for e in episodes[:n])] for n in range(len(episodes))]
     members = [[n for n, (lane, _) in enumerate(starts) if lane == one] for one in range(lanes)]
     minibatch = batches.fill([np.asarray(one, int) for one in members])
-    update = functools.partial(objectives.update_from_data, config, tasks, root(0))
-    return finished(config, update, start, (minibatch,), [(t, lane) for lane, t in places])
+    batch = Logged.collect(None, None, None, None, minibatch)[1]
+    return finished(config, task_set(episodes[:0]), start, batch, [(t, lane) for lane, t in places])
 
 
 def reinforce_update(
     start: Start, scores: Sequence[tuple[Any, Any]], returns: Sequence[float], **learn: Any
 ) -> Updated:
     """Whole episodes with their scores by theta and beta, as if they had been played."""
-    config, tasks, count = config_of(learner="reinforce", **learn), task_set([]), len(returns)
+    config, count = config_of(learner="reinforce", **learn), len(returns)
     theta, beta = (np.float32([score[part] for score in scores]) for part in (0, 1))
     theta = theta[..., None]
     weights = np.float32(returns)
@@ -166,14 +154,8 @@ def reinforce_update(
         Parameters(np.tensordot(weights, theta, 1), np.tensordot(weights, beta, 1)),
         Parameters(theta.sum(0), beta.sum(0)),
         weights.sum(),
-        totals,
     )
-
-    def run(state: TrainState) -> tuple[TrainState, Any]:
-        with mock.patch.object(train, "play_scored", lambda *_: jax.tree.map(jnp.asarray, summed)):
-            return train.update(config, tasks, root(0), state)
-
-    return finished(config, run, start, (), [])
+    return finished(config, task_set([]), start, Batch(totals, count, sums=summed), [])
 
 
 # ---- What the paths are made of -----------------------------------------------------------------------------------
@@ -186,13 +168,15 @@ def config_of(offline: OfflineConfig = OfflineConfig(), steps: int | None = None
     return Config(run=run, learn=LearnConfig(**{**plain, **sizes, **learn}), offline=offline)
 
 
-def task_set(episodes: Sequence[Episode]) -> CompiledTasks:
+def task_set(episodes: Sequence[Episode]) -> TaskSet:
     """A set with as many tasks as the episodes have; nothing of it is played."""
-    count = 1 + max((episode.task for episode in episodes), default=0)
-    return CompiledTasks.of(Rooms(), {f"task {n}": read_map(TWO_ROOMS) for n in range(count)})
+    described = {episode.task: episode.descriptor for episode in episodes}
+    spec = SimpleNamespace(discount=0.5, observation_names=("x",))
+    tasks = [SimpleNamespace(spec=spec, descriptor=described.get(n, ())) for n in range(1 + max(described, default=0))]
+    return TaskSet(tuple(tasks), (1.0,) * len(tasks))
 
 
-def state_of(config: Config, start: Start, num_tasks: int) -> TrainState:
+def state_of(config: Config, start: Start, num_tasks: int, moments: Any) -> TrainState:
     beta, theta = (np.float32(part) for part in (start.beta, start.theta))
     policy = ASAPPolicy(
         Partition(beta, np.float32(start.alpha_beta)),
@@ -206,25 +190,38 @@ def state_of(config: Config, start: Start, num_tasks: int) -> TrainState:
         policy=policy,
         critic=Critic(ramps, np.zeros(len(ramps), np.float32), weights, gram, moment),
         optimizer=optimizer_of(config.learn).init(parameters_of(policy)),
-        lanes=None,
+        carry=None,
         monitor=start_monitor(parameters_of(policy)),
         totals=no_episodes(num_tasks),
         iteration=np.int32(start.iteration),
         env_steps=np.int32(start.env_steps),
         spoiled=np.zeros((), bool),
+        moments=moments,
     )
 
 
+class Given(Experience):
+    """An experience that hands on what it is fed."""
+
+    together, most_updates = True, 1
+
+    def __init__(self, tasks: TaskSet):
+        self.tasks = tasks
+
+    def collect(self, key: Any, policy: ASAPPolicy, carry: None, fed: Batch) -> tuple[None, Batch]:
+        return None, fed
+
+
 def finished(
-    config: Config, update: Any, start: Start, fed: tuple, places: list[tuple[int, int]], num_tasks: int = 1
+    config: Config, tasks: TaskSet, start: Start, batch: Batch, places: list[tuple[int, int]], moments: Any = None
 ) -> Updated:
     """Runs the update; `places` are where in (time, lane) the steps of the episodes stand."""
 
-    def run(state: TrainState, *fed: Any) -> tuple[TrainState, list]:
+    def run(state: TrainState, batch: Batch) -> tuple[TrainState, list]:
         with advantages_recorded() as found:
-            return update(state, *fed)[0], list(found)
+            return update(config, Given(tasks), Budget.of(config), root(0), state, batch)[0], list(found)
 
-    state, found = jax.tree.map(np.asarray, compiled(run)(state_of(config, start, num_tasks), *fed))
+    state, found = jax.tree.map(np.asarray, compiled(run)(state_of(config, start, tasks.size, moments), batch))
     return Updated(
         advantages=np.asarray([found[0][place] for place in places]) if found else np.zeros(0),
         critic=state.critic.weights,
@@ -235,14 +232,6 @@ def finished(
     )
 
 
-def with_descriptor(start: Start, episodes: Sequence[Episode]) -> tuple[Start, Sequence[Episode]]:
-    """Some paths need a descriptor: where there is none, a 0 that the critic does not see."""
-    if episodes[0].descriptor:
-        return start, episodes
-    ramps = [[*row, 0.0] for row in start.ramps]
-    return start._replace(ramps=ramps), [episode._replace(descriptor=(0.0,)) for episode in episodes]
-
-
 @contextmanager
 def advantages_recorded() -> Iterator[list]:
     found = []
@@ -251,9 +240,7 @@ def advantages_recorded() -> Iterator[list]:
         found.append(lambda_advantages(*arguments))
         return found[-1]
 
-    with ExitStack() as stack:
-        for module in (train, episode_batches, objectives):
-            stack.enter_context(mock.patch.object(module, "lambda_advantages", recording))
+    with mock.patch.object(judge, "lambda_advantages", recording):
         yield found
 
 
@@ -305,25 +292,26 @@ def totals_of(episodes: Sequence[Episode], num_tasks: int) -> EpisodeTotals:
     return EpisodeTotals(totals[0], np.float32(totals[1]), totals[2], totals[3])
 
 
-def packed(episodes: Sequence[Episode], smallest: int) -> Transition:
-    with mock.patch.object(episode_batches, "SMALLEST", smallest):
-        return episode_batches.packed([as_played(episode) for episode in episodes])
+def packed(episodes: Sequence[Episode], smallest: int) -> Batch:
+    with mock.patch.object(hosted, "SMALLEST", smallest):
+        return hosted.packed([as_played(episode) for episode in episodes], task_set(episodes))
 
 
 def as_played(episode: Episode) -> Played:
-    assert not episode.descriptor and not episode.task, "packed episodes are of one task"
     numbers = np.int32(episode.skills), np.int32(episode.actions), np.float32(episode.rewards)
-    return Played(EpisodeId(0, TRAINING, 0), episode.x, *numbers, episode.terminated, None)
+    return Played(EpisodeId(0, TRAINING, 0, episode.task), episode.x, *numbers, episode.terminated, None)
 
 
 def dataset(episodes: Sequence[Episode]) -> Any:
     """As much of a dataset as minibatches are read from."""
 
-    def read(index: int) -> Logged:
+    def read(index: int) -> LoggedEpisode:
         episode = episodes[index]
         behaviour = np.float32(episode.behaviour or [0.0] * episode.length)
         numbers = np.int32(episode.actions), np.float32(episode.rewards), behaviour
-        return Logged(episode.x[:-1], *numbers, episode.x[-1], np.float32(episode.descriptor), episode.terminated)
+        return LoggedEpisode(
+            episode.x[:-1], *numbers, episode.x[-1], np.float32(episode.descriptor), episode.terminated
+        )
 
     return SimpleNamespace(
         layout=Layout("any", 1, 2, np.float32(episodes[0].descriptor)),

@@ -32,7 +32,8 @@ class Transition(NamedTuple):
     truncated: Bool[Array, "*batch"]
     next_observation: Float[Array, "O *batch"]  # The true one: the final observation where the episode ended.
     of_task: Bool[Array, "M *batch"] | None = None  # Which task each step belongs to, where there are several.
-    counts: Bool[Array, "*batch"] | None = None  # None: every step. False: padding, or a step that decides nothing.
+    counts: Bool[Array, "*batch"] | None = None  # None: every step. False: padding, which has no part in any mean.
+    decides: Bool[Array, "*batch"] | None = None  # Whether actions differ in what they do; None: they always may.
 
     @property
     def ended(self) -> Bool[Array, "*batch"]:

@@ -5,7 +5,7 @@ Playing inside a compiled program and playing on the host can't be one call, so 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -93,6 +93,7 @@ class Counters(NamedTuple):
     episodes: Int[np.ndarray, "seeds"]  # Completed, search included.
 
 
+@runtime_checkable
 class Experience(Protocol):
     """Final classes: `Compiled`, `Hosted`, `Logged`."""
 

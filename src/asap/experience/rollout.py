@@ -6,7 +6,7 @@ the one place where it stores it.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ from asap.envs.core import CompiledTasks, Episode, Outcome, advance, begin
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 
 
+@runtime_checkable
 class Actor(Protocol):
     """Who chooses: a policy, a policy without chance, or a hand-written controller."""
 
@@ -89,6 +90,7 @@ class Moment(NamedTuple):
     draws: Draws
 
 
+@runtime_checkable
 class Collector(Protocol):
     """What is kept of the steps of all lanes."""
 
@@ -232,7 +234,7 @@ class Window(NamedTuple):
     """Keeps every step of every lane; gathers the totals of episodes that ended."""
 
     tasks: CompiledTasks
-    decided: bool = True  # Steps in which all actions are the same do not count.
+    decided: bool = True  # Whether it is told at which steps all actions are the same.
 
     def start(self, moment: Moment) -> EpisodeTotals:
         return no_episodes(self.tasks.size)
@@ -254,7 +256,7 @@ class Window(NamedTuple):
             truncated=outcome.truncated,
             next_observation=outcome.next_observation,
             of_task=of_task,
-            counts=jax.vmap(tasks.env.decides, in_axes=-1)(lane.episode.state) if self.decided else None,
+            decides=jax.vmap(tasks.env.decides, in_axes=-1)(lane.episode.state) if self.decided else None,
         )
         return add(gathered, count_ended(outcome, tasks.size)), transition
 

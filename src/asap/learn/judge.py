@@ -163,10 +163,21 @@ def advantages_of(
 def by_advantages(config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments, batch: Batch) -> Judged:
     """The actor-critic family: a step counts its advantage, standardised or scaled."""
     found = advantages_of(config, discount, critic, moments, batch.steps)
-    advantages, counts, scale = found.advantages.ravel(), batch.steps.flat().counts, config.learn.advantage_scale
-    weights = standardize(advantages, counts) if scale is None else scale * advantages
-    weights = weights if counts is None else jnp.where(counts, weights, 0.0)
+    advantages, steps, scale = found.advantages.ravel(), batch.steps.flat(), config.learn.advantage_scale
+    chosen = _both(steps.counts, steps.decides)
+    weights = standardize(advantages, chosen) if scale is None else scale * advantages
+    weights = weights if chosen is None else jnp.where(chosen, weights, 0.0)
+    if steps.decides is not None:
+        # Where all actions are the same, the advantage of one is 0 and its estimate nothing but noise. Only the policy
+        # leaves such steps out: a critic that did not see them would be wrong where windows end, mostly there.
+        weights = weights / jnp.maximum(steps.decides.mean(where=steps.counts), 1e-6)
     return Judged(weights, found.critic, found.explained_variance)
+
+
+def _both(first: Bool[Array, "N"] | None, second: Bool[Array, "N"] | None) -> Bool[Array, "N"] | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second
 
 
 def standardize(advantages: Float[Array, "*N"], counted: Bool[Array, "*N"] | None) -> Float[Array, "*N"]:
