@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asap.state_arrays import parameter_digest
+from asap.trained import Trained
 from command_line import asap
 
 from asap.compose import settings_of
@@ -22,8 +24,6 @@ from asap.policy.build import build_policy
 from asap.policy.examine import warnings_about
 from asap.runs.checkpoints import generations
 from asap.runs.directory import Run
-from asap.state_arrays import parameter_digest
-from asap.trained import Trained
 
 TINY = [
     "--set",
@@ -260,7 +260,7 @@ def test_what_hinders_learning_is_warned_of(settings, text, capsys, monkeypatch,
 
 
 def test_the_defaults_are_not_warned_of():
-    for number, task in enumerate(catalog.names()):
+    for number, task in enumerate(catalog.NAMES):
         settings = settings_of([task], {}, None, None, [])
         named = (catalog.find(task),)
         policy = build_policy(settings.policy, named, np.random.default_rng(number))

@@ -54,7 +54,7 @@ def compose(
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
     if not names:
-        raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.names())}")
+        raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.NAMES)}")
     if weights and len(weights) != len(names):
         what = f"need one for each of the {len(names)} tasks"
         raise UserError("run.weights", what, list(weights), "leave them out for equal weights")
@@ -95,7 +95,7 @@ def given_task(env: Any, settings: list[str]) -> tuple[list[str], Task | None]:
     """What a user's program names or gives: names for `compose`, or a task that lives in this process."""
     if isinstance(env, list | tuple):
         if not all(isinstance(name, str) for name in env):
-            choices = f"choose from {', '.join(catalog.names())}"
+            choices = f"choose from {', '.join(catalog.NAMES)}"
             raise UserError("task", "must be a name or a list of names", repr(env)[:80], choices)
         return list(env), None
     task = live_task(env, settings)

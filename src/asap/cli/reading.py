@@ -167,7 +167,7 @@ def show_tasks(name: str | None, measure: bool, seed: int, as_json: bool) -> Non
     from asap.envs import catalog
 
     rows = []
-    for task in [catalog.find(name)] if name else [catalog.find(each) for each in catalog.names()]:
+    for task in [catalog.find(name)] if name else [catalog.find(each) for each in catalog.NAMES]:
         reference = task.reference
         if measure:
             from asap.paper.references import measure as measure_reference

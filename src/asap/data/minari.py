@@ -84,4 +84,4 @@ def _require_plain_spaces(dataset: "MinariDataset", name: str) -> None:
 def _task_of(dataset: "MinariDataset") -> str | None:
     """Our name of the environment, where it is one of ours."""
     env_id = None if dataset.env_spec is None else dataset.env_spec.id
-    return next((name for name in catalog.names() if catalog.find(name).gymnasium_id == env_id), None)
+    return next((name for name in catalog.NAMES if catalog.find(name).gymnasium_id == env_id), None)

@@ -19,7 +19,7 @@ from asap.envs.gymnasium.task import HostedTask, describe
 
 def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
     """A task of `asap tasks`, an id of Gymnasium, or what an importable 'module:function' makes."""
-    if name in catalog.names() or (":" not in name and not _is_registered(name) and catalog.nearest(name)):
+    if name in catalog.NAMES or (":" not in name and not _is_registered(name) and catalog.nearest(name)):
         return catalog.find(name)
     return _described(name, env)
 
@@ -92,7 +92,7 @@ def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     names, weights = [], []
     for text in texts:
         name, colon, weight = text.partition(":")
-        if name not in catalog.names():
+        if name not in catalog.NAMES:
             name, colon = text, ""
         try:
             weights.append(float(weight) if colon else 1.0)

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from asap.base import stats
+from asap.base.arrays import known_mean
 from asap.base.spec import TaskSet
-from asap.experience.protocol import Evaluation, known_mean
+from asap.experience.protocol import Evaluation
 
 
 def evaluation_report(tasks: TaskSet, played: Evaluation, only: str | None = None) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from asap.base import stats
+from asap.base.arrays import known_mean
 from asap.base.spec import TaskSet
 from asap.config.schema import Config
-from asap.experience.protocol import Evaluation, known_mean
+from asap.experience.protocol import Evaluation
 from asap.runs.events import Curve
 
 
