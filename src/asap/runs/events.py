@@ -1,0 +1,99 @@
+"""What a run tells while it goes on: a report to callbacks, a line in the event log, and the learning curve of them all."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+
+class Record(Protocol):
+    """Where a training is recorded: a run directory, or this process alone."""
+
+    def append(self, event: Mapping[str, Any]) -> None:
+        """Adds an event."""
+        ...
+
+    def events(self) -> Iterator[dict[str, Any]]: ...
+
+    def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], best: bool = False) -> Any:
+        """Keeps a checkpoint, of which the newest and the best are wanted."""
+        ...
+
+    def best_score(self) -> float:
+        """Of the best checkpoint so far; -infinity before there is one."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """For messages: what can be resumed."""
+        ...
+
+
+@dataclass
+class InMemory:
+    """Events in this process; nothing is written to disk."""
+
+    recorded: list[dict[str, Any]] = field(default_factory=list)
+    score: float = -np.inf
+    where: str = "by another call of learn"
+
+    def append(self, event: Mapping[str, Any]) -> None:
+        self.recorded.append(dict(event))
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        return iter(self.recorded)
+
+    def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], best: bool = False) -> None:
+        self.score = meta["score"] if best else self.score
+
+    def best_score(self) -> float:
+        return self.score
+
+
+class Report(NamedTuple):
+    """What callbacks are told between two chunks of updates."""
+
+    update: int
+    episodes: np.ndarray  # (seeds,): completed so far.
+    env_steps: np.ndarray  # (seeds,)
+    returns: np.ndarray  # (seeds, tasks): mean of the last evaluation, or of the last episodes of training.
+    lengths: np.ndarray  # (seeds,): mean steps of these episodes.
+    event: dict[str, Any]  # As it is written to events.jsonl.
+    policies: Any  # Stacked over seeds.
+
+
+Callback = Callable[[Report], bool | None]  # False stops the run: it is saved and can be resumed.
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One entry per evaluation, the first before any update: axes (entries, seeds), then tasks or skills."""
+
+    episodes: np.ndarray
+    returns: np.ndarray
+    success: np.ndarray
+    usage: np.ndarray
+    active: np.ndarray
+    seconds: np.ndarray  # (entries,): of training and evaluation since the entry before, without compilation.
+
+    @classmethod
+    def read(cls, record: Record) -> "Curve":
+        """From the event log. A resumed run logs some updates again: they are the same, and count once."""
+        rows = {event["update"]: event for event in record.events() if event.get("kind") == "update"}
+        # Runs of earlier releases have no seconds.
+        columns = [[rows[update].get(name, 0.0) for update in sorted(rows)] for name in cls.names()]
+        return cls(*(np.asarray(column, float) for column in columns))
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        return tuple(field.name for field in dataclasses.fields(cls))
+
+    def first_near_optimal(self, threshold: np.ndarray) -> list[int | None]:
+        """Per seed, completed episodes at the first evaluation that is near-optimal on every task."""
+        reached = (self.returns >= threshold).all(-1)
+        return [
+            int(self.episodes[np.argmax(reached[:, seed]), seed]) if reached[:, seed].any() else None
+            for seed in range(self.episodes.shape[1])
+        ]
