@@ -181,7 +181,7 @@ def transfer(
 
 def create_run(config: "Config", out: str | None, stem: str) -> "Run":
     """A fresh run directory; one that exists with the same settings is resumed."""
-    from asap.config.settings import to_toml
+    from asap.config.toml import to_toml
     from asap.runs.directory import Run
 
     text = to_toml(config)
