@@ -7,13 +7,13 @@ import gymnasium
 import numpy as np
 import pytest
 
-import asap.distill.distill as distilling
+import asap.distill.distillation as distilling
 from asap.base.episodes import CHECK, EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.cli.distilling import distill as distill_command
 from asap.cli.distilling import find_teacher
 from asap.config.schema import Config
-from asap.distill.distill import Distilled, agreement, distill, share_explained
+from asap.distill.distillation import Distilled, agreement, distill, share_explained
 from asap.distill.lessons import Classroom, Lesson
 
 

@@ -39,10 +39,10 @@ def distill(
     """Fit a readable policy to the behaviour of another, and tell how much of its return it keeps."""
     if out is not None:
         require_writable_place(out)
-    from asap.distill import distill as distilling
+    from asap.distill import distillation
 
     made = find_teacher(teacher)
-    distilled = distilling.distill(made, env, hyperplanes, skills, features, episodes, seed, set_ or [])
+    distilled = distillation.distill(made, env, hyperplanes, skills, features, episodes, seed, set_ or [])
     if out is not None:
         distilled.model.save(out)
     report = {**distilled.as_dict(), "teacher": teacher, "seed": seed, "out": out}
