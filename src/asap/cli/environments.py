@@ -120,7 +120,7 @@ def _play_at_random(source: "EnvSource", rules: "EnvLimits", seeds: list[int]) -
     import numpy as np
 
     from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
-    from asap.workers.failures import explained
+    from asap.envs.gymnasium.errors import explained
 
     env = CheckedEnv(source, rules)
     lengths, returns, success, lows, highs, terminated = [], [], [], [], [], 0
@@ -157,8 +157,9 @@ def _episode(env: "CheckedEnv", seed: int) -> tuple[list["np.ndarray"], list[flo
 def _replay(name: str, path: str, as_json: bool) -> None:
     """Plays a recorded episode again. Raises what it then does wrong; prints that it did nothing wrong otherwise."""
     from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
+    from asap.envs.gymnasium.errors import explained
     from asap.envs.gymnasium.make import EnvLimits, EnvSource
-    from asap.workers.failures import Recording, explained
+    from asap.workers.failures import Recording
 
     recording = Recording.load(path)
     if name != recording.env:
