@@ -107,11 +107,13 @@ class ASAP:
         """Forgets what was learned: the policies are the start again."""
         self.result: Result | None = None
         self._hold(blank_start(self.config, self.tasks).policy, None, 0, 0)
+        self._is_drawn = True
         return self
 
     def _hold(self, policies: ASAPPolicy, state: dict[str, np.ndarray] | None, episodes: int, steps: int) -> None:
         """`state` is all that the learner needs to go on, by name; None before it has learned."""
         self.policies, self._state = jax.tree.map(np.asarray, policies), state
+        self._is_drawn = False  # Policies that nobody has learned or given are drawn anew where learning starts.
         self.num_episodes, self.num_timesteps = episodes, steps
         self._predictor = Predictor(self.tasks, self.policy, self.seed)
 
@@ -146,6 +148,13 @@ class ASAP:
     @property
     def policy(self) -> ASAPPolicy:
         return member(self.policies, self._index)
+
+    @policy.setter
+    def policy(self, policy: ASAPPolicy) -> None:
+        """Puts another policy in its place; learning goes on from it with a learner that is new."""
+        every = [member(self.policies, index) for index in range(len(self.seeds))]
+        every[self._index] = jax.tree.map(np.asarray, policy)
+        self._hold(stack(every), None, self.num_episodes, self.num_timesteps)
 
     @property
     def num_parameters(self) -> int:
@@ -182,22 +191,22 @@ class ASAP:
         what was learned so far and raises KeyboardInterrupt.
         """
         callbacks = [callback] if callable(callback) else list(callback or ())
-        recorded = None if run is None else self._recorded(Path(run))
+        if run is not None:
+            self._join(Path(run))
         config = self._with_more(episodes, total_timesteps)
         with (
             StopRequest() as stop,
             loggers(config, tensorboard_log, wandb_project, progress_bar) as told,
             _folder() as folder,
         ):
-            given = None if self._state is not None or not self.num_episodes else self.policies
-            if recorded is None:
+            given = None if self._is_drawn else self.policies
+            if run is None:
                 training = Training(
                     config, self.tasks, InMemory(), [*told, *callbacks], self._workers, folder, print_note, given
                 )
                 states, self.result = train(training, self._state, stop, evaluates=False)
             else:
-                if not (recorded.path / "config.toml").exists():
-                    recorded = Run.create(recorded.path, to_toml(config))
+                recorded = Run.open(run) if _holds_run(Path(run)) else Run.create(run, to_toml(config))
                 states, self.result = train_run(
                     recorded, config, self.tasks, stop, [*told, *callbacks], self._workers, given, self._state, False
                 )
@@ -220,11 +229,10 @@ class ASAP:
         episodes = None if episodes is None else episodes + self.num_episodes
         return with_budget(self.config, episodes, None if steps is None else steps + self.num_timesteps)
 
-    def _recorded(self, folder: Path) -> Run:
-        """The run to record in. One that is there must have these settings; a model that is new goes on from it."""
-        if not (folder / "config.toml").exists():
-            return Run(folder)
-        run = Run.open(folder)
+    def _join(self, folder: Path) -> None:
+        """A run that is there must have these settings; a model that has not learned goes on from it."""
+        if not _holds_run(folder) or Run.open(folder).latest() is None:
+            return
         saved = read_saved(folder)
         if not same_but_for_budget(self.config, saved.config):
             raise UserError(
@@ -234,7 +242,6 @@ class ASAP:
             self._adopt(saved)
         elif saved.state is not None and not _are_equal(self._state, saved.state):
             raise UserError("run", "holds what another model has learned", folder, "choose another directory")
-        return run
 
     # ---- Playing ----
 
@@ -361,6 +368,10 @@ class ASAP:
         return Saved(
             self.config, self.tasks, self.seed, state, self._state is not None, (self.num_episodes, self.num_timesteps)
         )
+
+
+def _holds_run(folder: Path) -> bool:
+    return (folder / "config.toml").exists()
 
 
 def _are_equal(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
