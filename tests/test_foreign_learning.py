@@ -15,7 +15,7 @@ from asap.base.episodes import EpisodeId, Played
 from asap.base.errors import RunError, UserError
 from asap.compose import settings_of, tasks_of
 from asap.config.schema import Config
-from asap.config.settings import to_toml
+from asap.config.toml import to_toml
 from asap.evaluate import known_mean
 from asap.learn.foreign import evaluation_of
 from asap.learn.search import search

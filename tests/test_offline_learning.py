@@ -11,7 +11,7 @@ from asap.cli.estimating import estimate_run
 from asap.cli.training import create_run
 from asap.compose import settings_of
 from asap.config.schema import Config
-from asap.config.settings import read_toml
+from asap.config.toml import read_toml
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
 from asap.experience.collect import collect

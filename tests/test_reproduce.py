@@ -91,7 +91,7 @@ def test_a_group_writes_its_pages_with_what_failed(tmp_path, monkeypatch, capsys
     experiment = experiments.Experiment("one", "nowhere", "A title")
     monkeypatch.setattr(experiments.Experiment, "load", lambda self: Module)
     monkeypatch.setitem(experiments.GROUPS, "rooms", (experiment,))
-    reproducing.reproduce("rooms", 5, 0, str(tmp_path), as_json=False)
+    reproducing.reproduce("rooms", 5, 0, str(tmp_path), json_=False)
     printed = capsys.readouterr().out
     assert "NO   a < b | c" in printed and "95 % interval 2 to 4 (5 seeds)" in printed
     page = (tmp_path / "rooms.md").read_text()

@@ -13,7 +13,8 @@ from test_show_game import POLICY
 from asap.base.keys import fold, root
 from asap.compose import settings_of
 from asap.config.schema import Config, complete
-from asap.config.settings import override, read_toml
+from asap.config.settings import override
+from asap.config.toml import read_toml
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import GOAL
 from asap.paper import fig2f, fig2h, offline_games, strikers

@@ -9,7 +9,8 @@ import numpy as np
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
 from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, RunConfig, complete
-from asap.config.settings import override, read_toml, validate
+from asap.config.settings import override, validate
+from asap.config.toml import read_toml
 from asap.envs import catalog
 from asap.envs.resolve import live_task, parse_tasks, recorded_task, resolve, task_set
 from asap.policy.build import build_psi, require_memory

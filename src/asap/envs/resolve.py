@@ -62,10 +62,11 @@ def recorded_task(record: dict[str, Any], env: Any) -> HostedTask:
 
 def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     """mu over the tasks of a config; tasks that can't share a policy are refused."""
+    first = tasks[0]
     if any(isinstance(task, HostedTask) for task in tasks) and len(tasks) > 1:
         names = " ".join(task.name for task in tasks)
         raise UserError("task", "a Gymnasium environment is trained alone", names, "name one")
-    if not isinstance(tasks[0], HostedTask):
+    if not isinstance(first, HostedTask):
         catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
     return TaskSet(tasks, config.run.weights)
 

@@ -96,8 +96,9 @@ def local_file(data: str) -> str:
     if not data.startswith("minari:"):
         return data
     from asap.data.minari import converted
+    from asap.envs import catalog
 
-    return converted(data.removeprefix("minari:"))
+    return converted(data.removeprefix("minari:"), {catalog.find(name).gymnasium_id: name for name in catalog.NAMES})
 
 
 def open_data(config: Config, task: Task) -> Dataset:

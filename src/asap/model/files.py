@@ -13,7 +13,7 @@ from asap.base.files import BadFile, open_regular, replace
 from asap.base.spec import TaskSet
 from asap.compose import read_run, saved_settings
 from asap.config.schema import Config
-from asap.config.settings import to_toml
+from asap.config.toml import to_toml
 from asap.learn.state import restored_outcome
 from asap.model.training import blank_start
 from asap.policy.policy import ASAPPolicy

@@ -30,7 +30,7 @@ from asap.base.errors import RunError, UserError
 from asap.base.spec import Task, TaskSet
 from asap.compose import compose, feature_settings, given_task, same_but_for_budget, with_budget
 from asap.config.schema import Config
-from asap.config.settings import to_toml
+from asap.config.toml import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation
 from asap.learn.state import TrainState

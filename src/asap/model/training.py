@@ -15,7 +15,7 @@ from asap.base.episodes import EVALUATION
 from asap.base.errors import UserError
 from asap.base.spec import TaskSet
 from asap.config.schema import Config, PolicyConfig
-from asap.config.settings import to_toml
+from asap.config.toml import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Experience
 from asap.learn.loop import Loop

@@ -13,7 +13,7 @@ from asap.base import stats
 from asap.base.stats import SeedCurve
 from asap.compose import settings_of, transfer_settings
 from asap.config.schema import Config
-from asap.config.settings import to_toml
+from asap.config.toml import to_toml
 from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
 from asap.policy.policy import ASAPPolicy

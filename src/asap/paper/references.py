@@ -14,7 +14,7 @@ from asap.base.keys import host_generator, root
 from asap.base.spec import Reference
 from asap.compose import settings_of
 from asap.config.schema import Config, LearnConfig, PolicyConfig, RunConfig, complete
-from asap.config.settings import to_toml
+from asap.config.toml import to_toml
 from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
 from asap.envs.controllers import find_controller

@@ -52,13 +52,13 @@ def _start_planes(config: PolicyConfig, task: Task, generator: np.random.Generat
 
 
 def build_psi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
-    spec = tasks[0].spec
-    inputs = _input_indices(config, tasks[0])
+    first, spec = tasks[0], tasks[0].spec
+    inputs = _input_indices(config, first)
     low, high = (np.asarray([bounds[j] for j in inputs]) for bounds in (spec.observation_low, spec.observation_high))
     task_features = config.task_features
     if task_features == "auto":
         task_features = "interactions" if len(tasks) > 1 else "none"
-    return Features.of(_basis(config, tasks[0], low, high), inputs, task_features)
+    return Features.of(_basis(config, first, low, high), inputs, task_features)
 
 
 def build_phi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:

@@ -108,7 +108,7 @@ def _tensorboard(folder: str, config: Config) -> Iterator[Write]:
 def _wandb(project: str, config: Config) -> Iterator[Write]:
     """One run, drawn over steps of the environment; of several seeds each metric has the seed before its name."""
     try:
-        import wandb
+        import wandb  # pyright: ignore[reportMissingImports] - an extra.
     except ImportError:
         raise UserError("wandb_project", "needs the package wandb", project, "pip install 'asap-rl[wandb]'") from None
     run: Any = wandb.init(project=project, config=dataclasses.asdict(config))

@@ -133,7 +133,7 @@ def _scaled(features: Features, names: tuple[str, ...]) -> dict[str, tuple[float
 
 def _as_rounded(values: Float[np.ndarray, "n"]) -> list[float]:
     """The decimal numbers that they were before they became floats of 32 bits."""
-    return [float(np.format_float_positional(value)) for value in np.float32(values)]
+    return [float(np.format_float_positional(value)) for value in np.asarray(values, np.float32)]
 
 
 def _of_a_skill(term: str) -> str:
