@@ -56,7 +56,9 @@ def measured(row: tuple, arguments: argparse.Namespace) -> dict:
     if kept.exists():
         return json.loads(kept.read_text())
     folder = arguments.out / f"{kept.stem}-run"
-    done = subprocess.run([sys.executable, "-m", "asap", *words, "--json", "--out", str(folder)], stdout=subprocess.PIPE)
+    done = subprocess.run(
+        [sys.executable, "-m", "asap", *words, "--json", "--out", str(folder)], stdout=subprocess.PIPE
+    )
     if done.returncode:
         raise SystemExit(f"error: {shlex.join(['asap', *words])} ended with exit code {done.returncode}")
     report = json.loads(done.stdout.splitlines()[-1]) | {"command": shlex.join(["asap", *words])}

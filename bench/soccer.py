@@ -19,8 +19,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from asap.learn.rollout import play_window, start_lanes
-from asap.learn.train import init
 
 from asap.base.arrays import compiled
 from asap.base.keys import Key, fold, root, uniforms
@@ -35,6 +33,8 @@ from asap.envs.soccer.recordings import errors_of
 from asap.envs.soccer.striker import HAS_BALL
 from asap.envs.soccer.vectors import Vector
 from asap.experience.collect import Played, play_logged
+from asap.learn.rollout import play_window, start_lanes
+from asap.learn.train import init
 
 # Measured with the real programs: HFO, opponents "base", noisy perception, default options, 300 episodes each (R1 dist:12:
 # 1,000). The distance is that of the ball from the goal's centre.

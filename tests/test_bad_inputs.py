@@ -14,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asap.state_arrays import parameter_digest
-from asap.trained import Trained
 from command_line import asap
 
 from asap.compose import settings_of
@@ -24,6 +22,8 @@ from asap.policy.build import build_policy
 from asap.policy.examine import warnings_about
 from asap.runs.checkpoints import generations
 from asap.runs.directory import Run
+from asap.state_arrays import parameter_digest
+from asap.trained import Trained
 
 TINY = [
     "--set",

@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import matplotlib.colors
 import numpy as np
 import pytest
-from asap.session import Curve
-from asap.trained import Trained
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image, ImageSequence
@@ -22,10 +20,12 @@ from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
+from asap.session import Curve
 from asap.show.figures import film
 from asap.show.figures.film import save_film
 from asap.show.figures.game import Controlled, Game, game_to_show, play_game
 from asap.show.figures.palette import skill_colour
+from asap.trained import Trained
 
 R1 = find("striker-r1")
 DRIBBLE, SHOOT = (0.02, 0.97, 0.01), (0.01, 0.01, 0.98)

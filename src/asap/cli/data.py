@@ -34,7 +34,7 @@ def collect(
     from asap.envs import catalog
     from asap.envs.controllers import explored, find_controller
     from asap.experience import collect as collecting
-    from asap.runs.progress import ProgressBar
+    from asap.runs.loggers import ProgressBar
 
     named = catalog.find(task)
     behaviour = explored(find_controller(named, controller), epsilon)

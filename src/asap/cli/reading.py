@@ -67,7 +67,7 @@ def evaluate_model(
     """All seeds of a run, or of a saved model."""
     from asap.learn.state import parameter_digest
     from asap.model.model import ASAP
-    from asap.model.reports import seeds_report
+    from asap.model.result import seeds_report
 
     model = ASAP.load(path, workers=workers, best=best)
     chosen = model.tasks.names if task is None else (model.task(task).name,)

@@ -67,7 +67,7 @@ def _run_experiments(name: str, seeds: int | None, seed: int, out: str, as_json:
     if not 0 <= seed < 2**62:
         raise UserError("--seed", "must be an integer from 0 to 2^62 - 1", seed, "the default is 0")
     from asap.paper.laboratory import Laboratory
-    from asap.runs.progress import ProgressBar
+    from asap.runs.loggers import ProgressBar
     from asap.runs.signals import StopRequest
 
     folder = Path(out)

@@ -25,7 +25,7 @@ class Behaviour(NamedTuple):
     """Who logged the steps."""
 
     log_prob: Float[Array, "T L"]  # Of the logged action.
-    merit: Float[Array, "T L"]  # Of the step's episode, see `asap.experience.weights.merits`.
+    merit: Float[Array, "T L"]  # Of the step's episode, see `asap.experience.logged.merits`.
 
 
 class ScoredEpisodes(NamedTuple):

@@ -55,6 +55,10 @@ def policies_in(saved: Saved) -> ASAPPolicy:
     return policies
 
 
+def are_equal(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
+    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
+
+
 def source_policies(config: Config) -> ASAPPolicy | None:
     """Those of the run that a config starts from, stacked over its seeds; None where it starts anew."""
     return None if config.run.source is None else policies_in(read_saved(Path(config.run.source)))

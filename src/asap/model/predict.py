@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.base.spec import TaskSet
+from asap.policy.build import plan_of
 from asap.policy.host import Player
-from asap.policy.plan import plan_of
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 
 _PREDICT, _OTHER_ROWS = 6, 12  # Streams of the seed's draws on the host.
