@@ -43,7 +43,7 @@ TINY = [
 def trained(tmp_path_factory):
     """A tiny run that every case may try to spoil."""
     path = tmp_path_factory.mktemp("run ü space") / "run"
-    from asap.cli.training import create_run, train_run
+    from asap.cli.learning import create_run, train_run
 
     config = settings_of(["two-rooms"], {"run.episodes": 1}, None, None, TINY[1::2])
     train_run(create_run(config, str(path), ""), config, as_json=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from asap.cli.estimating import estimate_run
-from asap.cli.training import create_run
+from asap.cli.learning import create_run
 from asap.compose import settings_of
 from asap.config.schema import Config
 from asap.config.toml import read_toml

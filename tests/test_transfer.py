@@ -65,7 +65,7 @@ def test_the_search_finds_the_signs_and_counts_its_episodes(task, expected, comp
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    from asap.cli.training import create_run, train_run
+    from asap.cli.learning import create_run, train_run
     from asap.compose import settings_of
 
     config = settings_of(
