@@ -3,11 +3,12 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 
+@runtime_checkable
 class Record(Protocol):
     """Where a training is recorded: a run directory, or this process alone."""
 
