@@ -3,13 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from asap.learn.advantage import Critic, fit, lambda_advantages, new_critic
-from asap.learn.train import weights_of
 
 from asap.base.keys import host_generator
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
 from asap.envs.catalog import find
+from asap.learn.judge import Critic, fit, lambda_advantages, new_critic, weights_of
 
 
 def steps(reward, terminated, truncated) -> Transition:
@@ -174,10 +173,10 @@ def test_steps_that_decide_nothing_do_not_count():
     few = jnp.asarray([3.0, 1.0, -2.0, 5.0])
     many = jnp.asarray([3.0, 99.0, 1.0, -2.0, -77.0, 5.0])
     for config in (LearnConfig(), LearnConfig(advantage_scale=0.5)):
-        weights = weights_of(config, many, decides)
+        weights = weights_of(config, many, decides=decides)
         assert (np.asarray(weights)[~np.asarray(decides)] == 0).all()
-        assert np.allclose(weights[decides] / len(many), weights_of(config, few, None) / len(few), atol=1e-6)
-    assert not np.asarray(weights_of(LearnConfig(), many, jnp.zeros(6, bool))).any()
+        assert np.allclose(weights[decides] / len(many), weights_of(config, few) / len(few), atol=1e-6)
+    assert not np.asarray(weights_of(LearnConfig(), many, decides=jnp.zeros(6, bool))).any()
 
 
 def test_a_large_batch_is_thinned_samples_with_their_targets(fitted):

@@ -86,7 +86,7 @@ def test_tolerance_zero_never_stops(follow):
 
 def test_the_norm_of_a_mean_gradient_has_no_bias_by_noise():
     """Noise of norm 10 around a gradient of norm 0 and of norm 2; a plain norm of the mean would give about 1."""
-    from asap.session import norm_without_noise
+    from asap.learn.loop import norm_without_noise
 
     noise = np.random.default_rng(0).normal(size=(400, 50, 100))
     active = np.ones((400, 50), bool)
@@ -97,7 +97,7 @@ def test_the_norm_of_a_mean_gradient_has_no_bias_by_noise():
 
 
 def test_updates_after_the_end_do_not_count():
-    from asap.session import norm_without_noise
+    from asap.learn.loop import norm_without_noise
 
     gradients = np.concatenate([np.full((2, 1, 1), 3.0), np.full((2, 1, 1), 100.0)])
     assert norm_without_noise(gradients, np.array([[True], [True], [False], [False]])).tolist() == [3.0]

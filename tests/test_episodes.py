@@ -9,7 +9,7 @@ from asap.base.keys import Key, fold, root
 from asap.envs.catalog import task_set
 from asap.envs.core import CompiledTasks, Episode, advance, begin
 from asap.envs.rooms import Position, Rooms, RoomsTask
-from asap.learn.rollout import cast, lane_keys, play_window, start_lanes
+from asap.experience.rollout import cast, lane_keys, play_window, start_lanes
 
 UP, DOWN, RIGHT, LEFT = range(4)
 LANES, STEPS = 5, 40
@@ -136,7 +136,7 @@ def test_one_task_of_a_set_alone():
 @pytest.fixture(scope="module")
 def window(short_rooms, new_policy, compiled):
     policy = new_policy(2, "constant", task="interactions", termination=0.1)
-    lanes = start_lanes(short_rooms, root(5), LANES)
+    lanes = start_lanes(short_rooms, root(5), jnp.arange(LANES))
     play = compiled(play_window, static_argnames="num_steps")
     return policy, lanes, *play(policy, short_rooms, lanes, root(6), num_steps=STEPS)
 
@@ -146,7 +146,7 @@ def test_the_totals_are_those_of_an_explicit_loop(short_rooms, compiled, window)
     policy, lanes, after, transitions, totals = window
     draw = compiled(cast)
     run = compiled(advance)
-    keys = lane_keys(root(6), LANES)
+    keys = lane_keys(root(6), jnp.arange(LANES))
     counted = np.zeros((4, 2))
     for n in range(LANES):
         lane_key, episode = jax.tree.map(lambda leaf: leaf[n], (keys, lanes.episode))

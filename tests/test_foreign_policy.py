@@ -18,7 +18,7 @@ from asap.policy.features import Network
 from asap.policy.host import Player
 from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
-from asap.policy.scaling import no_moments, rescaled, scaled_anew, shift_and_scale, with_observations
+from asap.policy.scaling import merged, moments_of, no_moments, rescaled, scaled_anew, shift_and_scale
 from asap.policy.score import (
     MARGINAL,
     SAMPLED,
@@ -48,6 +48,10 @@ class Task:
     is_scaled: bool = True
     threshold: float | None = None
     reference: None = None
+    budget: tuple = ()
+    observation_shape: tuple = (3,)
+    actions: str = ""
+    reader = actor = record = lambda self: None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -76,7 +80,7 @@ def policy_of(
     policy = build_policy(config, (task(continuous),), generator)
     lively = [generator.standard_normal(leaf.shape).astype(np.float32) for leaf in parameters_of(policy)[:2]]
     policy = with_parameters(policy, parameters_of(policy)._replace(theta=lively[0], beta=lively[1]))
-    seen = with_observations(no_moments(SIZE), 2 + 3 * generator.standard_normal((50, SIZE)).astype(np.float32))
+    seen = moments_of((2 + 3 * generator.standard_normal((50, SIZE))).astype(np.float32).T)
     return scaled_anew(policy, seen)
 
 
@@ -194,7 +198,7 @@ def test_autodiff_finds_the_closed_form(gradient, termination):
 
 def test_the_regularity_of_both_ways_is_the_same():
     policy = policy_of("linear", "linear")
-    batch = steps(policy, False)._replace(played=np.arange(SAMPLES) < 20, of_task=np.arange(SAMPLES)[None] < 20)
+    batch = steps(policy, False)._replace(counts=np.arange(SAMPLES) < 20)
     config = LearnConfig(entropy=0.5, softening=0.7, softening_floor=0.5)
     closed, automatic = _closed_form(config, policy, batch), _by_autodiff(config, policy, batch)
     for one, other in zip(jax.tree.leaves(closed), jax.tree.leaves(automatic)):
@@ -206,7 +210,7 @@ def test_what_fills_up_a_batch_does_not_count(continuous):
     policy = policy_of("linear", "linear", continuous=continuous)
     whole = steps(policy, continuous)
     part = jax.tree.map(lambda leaf: leaf[..., :20], whole)
-    filled = whole._replace(played=np.arange(SAMPLES) < 20, of_task=np.arange(SAMPLES)[None] < 20)
+    filled = whole._replace(counts=np.arange(SAMPLES) < 20)
     config = LearnConfig(entropy=0.5, softening=0.7, softening_floor=0.5)
     for one, other in zip(*(jax.tree.leaves(regularity_gradient(config, policy, batch)) for batch in (part, filled))):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
@@ -237,7 +241,7 @@ def test_moments_are_those_of_all_observations_together():
     rows = 5 + 2 * np.random.default_rng(0).standard_normal((100, SIZE)).astype(np.float32)
     moments = no_moments(SIZE)
     for part in np.split(rows, [10, 11, 60]):
-        moments = with_observations(moments, part)
+        moments = merged(moments, moments_of(part.T))
     shift, scale = shift_and_scale(moments)
     np.testing.assert_allclose(shift, rows.mean(0), rtol=1e-5)
     np.testing.assert_allclose(1 / scale, rows.std(0), rtol=1e-4)
@@ -245,7 +249,7 @@ def test_moments_are_those_of_all_observations_together():
 
 def test_an_observation_that_never_changes_is_left_alone():
     rows = np.stack([np.full(20, 7.0), np.arange(20.0)], 1).astype(np.float32)
-    shift, scale = shift_and_scale(with_observations(no_moments(2), rows))
+    shift, scale = shift_and_scale(moments_of(np.float32(rows).T))
     assert (shift[0], scale[0]) == (0, 1) and shift[1] == pytest.approx(9.5)
 
 
@@ -253,9 +257,7 @@ def test_an_observation_that_never_changes_is_left_alone():
 def test_new_scales_leave_a_linear_policy_what_it_was(continuous):
     policy = policy_of("linear", "linear", continuous=continuous)
     batch = steps(policy, continuous)
-    moments = with_observations(
-        no_moments(SIZE), -40 + 9 * np.random.default_rng(1).standard_normal((50, SIZE)).astype(np.float32)
-    )
+    moments = moments_of((-40 + 9 * np.random.default_rng(1).standard_normal((50, SIZE))).astype(np.float32).T)
     after = rescaled(policy, moments)
     before_log, after_log = (score(p, batch, MARGINAL).log_prob for p in (policy, after))
     np.testing.assert_allclose(before_log, after_log, rtol=1e-3, atol=1e-3)

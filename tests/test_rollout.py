@@ -14,9 +14,10 @@ import pytest
 
 from asap.base.keys import fold, root
 from asap.base.types import Transition
-from asap.evaluate import Evaluation, evaluate
-from asap.learn.rollout import play_window, start_lanes
-from asap.learn.scored_episodes import play_scored
+from asap.experience.compiled import Counted, count_episodes
+from asap.experience.rollout import Likeliest, fresh_episodes, play_window, start_lanes
+from asap.experience.rollout import play as play_lanes
+from asap.experience.scores import play_scored
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.score import MARGINAL, SAMPLED, Parameters, score, weighted_score
 
@@ -43,7 +44,7 @@ def play(short_rooms, new_policy, run_window) -> Callable[[str, int], Played]:
 
     def of(case: str, seed: int) -> Played:
         policy = new_policy(**CASES[case])
-        lanes = start_lanes(short_rooms, fold(root(seed), 1), LANES)
+        lanes = start_lanes(short_rooms, fold(root(seed), 1), jnp.arange(LANES))
         _, steps, _ = run_window(policy, short_rooms, lanes, fold(root(seed), 0), num_steps=STEPS)
         return Played(policy, jax.tree.map(np.asarray, steps))
 
@@ -54,7 +55,7 @@ def play(short_rooms, new_policy, run_window) -> Callable[[str, int], Played]:
 def windows(short_rooms, new_policy, run_window) -> tuple[Transition, Transition]:
     """Two windows of the same lanes, one after the other."""
     policy = new_policy(**CASES["constant"])
-    lanes = start_lanes(short_rooms, root(5), LANES)
+    lanes = start_lanes(short_rooms, root(5), jnp.arange(LANES))
     lanes, first, _ = run_window(policy, short_rooms, lanes, root(6), num_steps=STEPS)
     lanes, second, _ = run_window(policy, short_rooms, lanes, root(7), num_steps=STEPS)
     return jax.tree.map(np.asarray, (first, second))
@@ -114,6 +115,13 @@ def test_lanes_and_windows_have_their_own_randomness(windows):
 # ---- Complete episodes --------------------------------------------------------------------------------------------
 
 
+class Scored(NamedTuple):
+    weighted: Parameters
+    plain: Parameters
+    returns: Any
+    totals: Any
+
+
 class Schedule(NamedTuple):
     """Which stored steps belong to the episodes that count, and what their episode returned."""
 
@@ -159,7 +167,7 @@ def both(short_rooms, play, compiled) -> Callable[[str, str, int], tuple[Any, di
         plan = schedule(steps)
         weights = jnp.asarray(np.where(plan.counted, plan.discounted, 0.0), jnp.float32)
         weighted, plain = explicit(policy, steps, weights, jnp.asarray(plan.counted, jnp.float32), gradient=gradient)
-        found = run(
+        sums, totals = run(
             policy,
             short_rooms,
             root(seed),
@@ -168,6 +176,7 @@ def both(short_rooms, play, compiled) -> Callable[[str, str, int], tuple[Any, di
             gradient=gradient,
             discount=DISCOUNT,
         )
+        found = Scored(*sums, totals)
         return jax.tree.map(np.asarray, (found, {"weighted": weighted, "plain": plain})) + (plan, steps)
 
     return of
@@ -222,13 +231,13 @@ def test_the_comparison_would_notice(both):
 
 
 @pytest.fixture(scope="module")
-def assess(short_rooms, compiled) -> Callable[[ASAPPolicy, int], Evaluation]:
-    run = compiled(evaluate, static_argnames="num_episodes")
+def assess(short_rooms, compiled) -> Callable[[ASAPPolicy, int], Counted]:
+    @compiled
+    def run(policy: ASAPPolicy, key) -> Counted:
+        policies, keys = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (policy, key))
+        return count_episodes(short_rooms, policies, keys, LANES, policy.num_skills)
 
-    def of(policy: ASAPPolicy, seed: int) -> Evaluation:
-        return run(policy, short_rooms, root(seed), num_episodes=LANES)
-
-    return of
+    return lambda policy, seed: jax.tree.map(lambda leaf: np.asarray(leaf[0]), run(policy, root(seed)))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -248,5 +257,43 @@ def test_an_evaluation_is_the_first_episode_of_every_lane(play, assess, case):
                 begun[skill] += t == 0 or skills[t - 1] != skill
         np.testing.assert_array_equal(found.skill_steps, used)
         np.testing.assert_array_equal(found.skill_starts, begun)
-        np.testing.assert_allclose(found.usage, used / used.sum(), rtol=1e-6)
-        np.testing.assert_allclose(found.durations, used / np.maximum(begun, 1), rtol=1e-6)
+
+
+def test_discounted_returns_are_those_of_the_stored_steps(play, assess, short_rooms):
+    discount = short_rooms.env.spec.discount
+    policy, steps = play("constant", 0)
+    found = assess(policy, 0)
+    for lane in range(LANES):
+        rewards = steps.reward[: int(found.lengths[lane]), lane].astype(float)
+        np.testing.assert_allclose(found.discounted[lane], rewards @ discount ** np.arange(len(rewards)), rtol=1e-5)
+
+
+def test_deterministic_play_takes_the_likeliest_skill_and_action(short_rooms, new_policy, compiled):
+    """At every step of every lane, by the log-probabilities themselves."""
+    policy = new_policy(**CASES["constant"])
+
+    class Choices(NamedTuple):
+        def start(self, moment):
+            return ()
+
+        def add(self, gathered, before, outcome, step):
+            return (), (before.lane, before.skill, before.action)
+
+    @compiled
+    def run(key):
+        keys, moment = fresh_episodes(short_rooms, Likeliest(policy), key, jnp.arange(LANES))
+        return play_lanes(short_rooms, Likeliest(policy), keys, moment, Choices(), STEPS)[2]
+
+    lanes, skills, actions = run(root(3))
+
+    def expected(lane):
+        task = short_rooms[lane.episode.task]
+        x, m = short_rooms.env.observe(lane.episode.state, task), short_rooms.env.descriptor(task)
+        skill = jnp.argmax(policy.skill_log_probs(x, m, lane.previous_skill))
+        return skill, jnp.argmax(policy.skills.log_probs(policy.phi(x, m))[skill])
+
+    over_time = jax.vmap(jax.vmap(expected, in_axes=-1, out_axes=-1))
+    likeliest = compiled(over_time)(lanes)
+    np.testing.assert_array_equal(skills, likeliest[0])
+    np.testing.assert_array_equal(actions, likeliest[1])
+    assert len(np.unique(np.asarray(skills))) > 1

@@ -159,7 +159,7 @@ class Counts(NamedTuple):
             weight=gathered.weight * self.discount,
         ), None
 
-    def goes_on(self, gathered: Counted) -> Bool[Array, "N"]:
+    def goes_on(self, gathered: Counted) -> Bool[Array, "*stack N"]:
         return gathered.playing
 
 

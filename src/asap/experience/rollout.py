@@ -102,8 +102,13 @@ class Collector(Protocol):
         """What it has gathered after one more step, and what is stacked over time."""
         ...
 
-    def goes_on(self, gathered: Any) -> Bool[Array, ""]:
-        """Whether more steps are wanted; asked where their number is not given."""
+
+@runtime_checkable
+class EndingCollector(Collector, Protocol):
+    """One that knows when it has enough."""
+
+    def goes_on(self, gathered: Any) -> Bool[Array, "L"]:
+        """Which lanes are wanted on; it has enough when none is."""
         ...
 
 
@@ -112,7 +117,7 @@ def play(
     actor: Actor,
     keys: Key,
     moment: Moment,
-    collector: Collector,
+    collector: Collector | EndingCollector,
     num_steps: int | None = None,
     stacked: bool = False,
 ) -> tuple[Moment, Any, Any]:

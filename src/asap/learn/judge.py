@@ -163,15 +163,26 @@ def advantages_of(
 def by_advantages(config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments, batch: Batch) -> Judged:
     """The actor-critic family: a step counts its advantage, standardised or scaled."""
     found = advantages_of(config, discount, critic, moments, batch.steps)
-    advantages, steps, scale = found.advantages.ravel(), batch.steps.flat(), config.learn.advantage_scale
-    chosen = _both(steps.counts, steps.decides)
+    steps = batch.steps.flat()
+    weights = weights_of(config.learn, found.advantages.ravel(), steps.counts, steps.decides)
+    return Judged(weights, found.critic, found.explained_variance)
+
+
+def weights_of(
+    learn: LearnConfig,
+    advantages: Float[Array, "N"],
+    counts: Bool[Array, "N"] | None = None,
+    decides: Bool[Array, "N"] | None = None,
+) -> Float[Array, "N"]:
+    """What each step counts in the mean over those that count; 0 where all actions are the same."""
+    chosen, scale = _both(counts, decides), learn.advantage_scale
     weights = standardize(advantages, chosen) if scale is None else scale * advantages
     weights = weights if chosen is None else jnp.where(chosen, weights, 0.0)
-    if steps.decides is not None:
-        # Where all actions are the same, the advantage of one is 0 and its estimate nothing but noise. Only the policy
-        # leaves such steps out: a critic that did not see them would be wrong where windows end, mostly there.
-        weights = weights / jnp.maximum(steps.decides.mean(where=steps.counts), 1e-6)
-    return Judged(weights, found.critic, found.explained_variance)
+    if decides is None:
+        return weights
+    # The advantage of one of several equal actions is 0, and its estimate nothing but noise. Only the policy leaves such
+    # steps out: a critic that did not see them would be wrong where windows end, which is mostly there.
+    return weights / jnp.maximum(decides.mean(where=counts), 1e-6)
 
 
 def _both(first: Bool[Array, "N"] | None, second: Bool[Array, "N"] | None) -> Bool[Array, "N"] | None:
