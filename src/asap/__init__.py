@@ -10,7 +10,7 @@ register_with_gymnasium()
 
 def __getattr__(name: str):
     if name == "ASAP":  # Imported on first use: JAX takes a second, and `asap --help` does not need it.
-        from asap.model import ASAP
+        from asap.model.model import ASAP
 
         return ASAP
     raise AttributeError(f"module 'asap' has no attribute {name!r}")
