@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def create_run(config: Config, out: str | None, stem: str) -> Run:
     """A fresh run directory; one that exists with the same settings is gone on with."""
-    text = to_toml(config)
+    text, source = to_toml(config), config.run.source
+    if source is not None and not os.path.exists(source):
+        raise UserError("run.source", "no such run", source, "give the directory of a run")
     return Run.create(Run.next_free("runs", stem), text) if out is None else Run.create_or_continue(out, text)
 
 
@@ -78,9 +80,11 @@ def train_to_end(
         try:
             from asap.model.files import source_policies
             from asap.model.training import train_run
+            from asap.runs.checkpoints import generations
             from asap.runs.loggers import loggers
 
-            given = source_policies(config)
+            # A run that goes on needs its source no more.
+            given = None if generations(run.checkpoints) else source_policies(config)
             with loggers(config, tensorboard, wandb, progress_bar=True) as told:
                 return train_run(run, config, tasks, stop, told, workers, given)[1], stop
         except UserError as error:
