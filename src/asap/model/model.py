@@ -34,7 +34,7 @@ from asap.config.settings import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation
 from asap.learn.state import TrainState
-from asap.model.files import Saved, policies_in, read_saved, write_saved
+from asap.model.files import Saved, policies_in, read_saved, source_policies, write_saved
 from asap.model.predict import Predictor
 from asap.model.reports import evaluation_report
 from asap.model.result import Result
@@ -189,7 +189,9 @@ class ASAP:
             loggers(config, tensorboard_log, wandb_project, progress_bar) as told,
             _folder() as folder,
         ):
-            given = None if self._state is not None or not self.num_episodes else self.policies
+            given = None
+            if self._state is None:
+                given = self.policies if self.num_episodes else source_policies(config)
             if recorded is None:
                 training = Training(
                     config, self.tasks, InMemory(), [*told, *callbacks], self._workers, folder, print_note, given
