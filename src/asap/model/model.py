@@ -225,7 +225,7 @@ class ASAP:
     def _recorded(self, folder: Path) -> Run:
         """The run to record in. One that is there must have these settings; a model that is new goes on from it."""
         if not (folder / "config.toml").exists():
-            return Run(folder)
+            return Run(folder, print_note)
         run = Run.open(folder)
         saved = read_saved(folder)
         if not same_but_for_budget(self.config, saved.config):
