@@ -10,16 +10,14 @@ the file. Later formats keep the length, the opening and the seal, so that an ol
 """
 
 import contextlib
-import errno
 import functools
 import hashlib
 import io
 import json
 import os
 import re
-import stat
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -43,8 +41,6 @@ class Checkpoint(NamedTuple):
     arrays: dict[str, "np.ndarray"]
     meta: dict[str, Any]
     versions: dict[str, str]
-
-
 
 
 class NewerFormat(BadFile):
@@ -113,8 +109,6 @@ def generations(folder: Path, name: str = "ckpt") -> list[Path]:
     return [Path(folder, entry) for entry in sorted(steps, key=steps.__getitem__, reverse=True)]
 
 
-
-
 def digest(arrays: Mapping[str, Any]) -> str:
     """SHA-256 over names, dtypes, shapes and bytes, in the order of the names."""
     total = hashlib.sha256()
@@ -145,12 +139,6 @@ def seal(step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> bytes:
 def unseal(blob: bytes) -> Checkpoint:
     """The inverse of `seal`; raises BadFile."""
     return _load(io.BytesIO(blob), len(blob))
-
-
-
-
-
-
 
 
 def _read(path: Path) -> Checkpoint:
@@ -258,8 +246,6 @@ def _storable(arrays: Mapping[str, Any]) -> dict[str, "np.ndarray"]:
 def _step_in(entry: str, name: str) -> int | None:
     match = re.fullmatch(rf"{re.escape(name)}-([0-9]{{6}}|[1-9][0-9]{{6,17}}){re.escape(_SUFFIX)}", entry)
     return int(match[1]) if match else None
-
-
 
 
 @functools.cache

@@ -3,7 +3,6 @@
 Reading needs no lock. Everything that writes belongs inside `with run.locked():`.
 """
 
-from asap.base import files
 import contextlib
 import errno
 import json
@@ -17,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from asap.runs import checkpoints
+from asap.base import files
 from asap.base.errors import RunError, UserError
-from asap.base.files import BadFile
+from asap.base.files import SAFELY, BadFile, parsed, reported
+from asap.runs import checkpoints
 from asap.runs.checkpoints import Checkpoint
-from asap.base.files import SAFELY, parsed, reported
 from asap.runs.lock import LOCK, OWNER, flocked, owned
 
 Notice = Callable[[str], None]

@@ -1,6 +1,5 @@
 """The lock of a run directory: a flock where the file system has them, and a file that tells who holds it."""
 
-from asap.base import files
 import contextlib
 import errno
 import json
@@ -11,17 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from asap.runs import checkpoints
+from asap.base import files
 from asap.base.errors import RunError
-from asap.base.files import SAFELY, parsed, reported
-from asap.base.files import BadFile
+from asap.base.files import SAFELY, BadFile, parsed, reported
 
 LOCK, OWNER = "lock", "owner.json"
 _held: set[int] = set()
-
-
-
-
 
 
 @contextlib.contextmanager
