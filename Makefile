@@ -1,9 +1,9 @@
-# make demo, make test, make test-ray, make bench, make results: each sets up what it needs first.
+# make demo, make check, make test, make test-slow, make test-ray, make bench, make results: each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.set-up
 
-.PHONY: setup demo test test-ray bench results clean
+.PHONY: setup demo check test test-slow test-ray bench results clean
 
 setup: $(STAMP)
 
@@ -19,8 +19,18 @@ demo: setup
 	$(VENV)/bin/asap explain runs/demo
 	$(VENV)/bin/asap plot runs/demo
 
+# Format, lint and types: half a minute.
+check: setup
+	$(VENV)/bin/ruff format --check src tests bench examples
+	$(VENV)/bin/ruff check src tests bench examples
+	$(VENV)/bin/basedpyright --pythonpath $(VENV)/bin/python
+
 test: setup
 	$(VENV)/bin/python -m pytest -n 2 --ignore tests/test_ray_network.py
+
+# Tests that take minutes each, which `make test` leaves out. No test at all is no failure (exit code 5).
+test-slow: setup
+	$(VENV)/bin/python -m pytest -n 2 -m slow || [ $$? -eq 5 ]
 
 # Workers on Ray: two minutes of clusters that start and fall apart, in a network namespace of their own.
 test-ray: setup

@@ -1,4 +1,4 @@
-"""What playing through our border and player costs beside Gymnasium's own vector environments, which only step.
+"""What our checked and recorded play costs beside Gymnasium's own vector environments, which only step.
 
 The environment takes a millisecond per step, asleep: so two of them can go side by side on any machine, and what is added to
 the millisecond is the cost of playing. A ratio of 1 is for free. Each of our turns is divided by the turn of Gymnasium just
@@ -67,9 +67,9 @@ class Sleeping(gymnasium.Env):
         return np.zeros(4, np.float32), 1.0, False, self.steps == LENGTH, {}
 
 
-def border_speed(tell: Callable[[str], None]) -> dict[str, float]:
+def play_speed(tell: Callable[[str], None]) -> dict[str, float]:
     """Steps per second of ours, Gymnasium = 1: one environment in this process, and two in processes of their own."""
-    tell(f"border: {ROUNDS} rounds of {SECONDS_PER_STEP * 1000:g} ms per step")
+    tell(f"playing: {ROUNDS} rounds of {SECONDS_PER_STEP * 1000:g} ms per step")
     with gymnasium_turn(SyncVectorEnv, 1) as theirs, our_turn(InProcess(HOSTED), tell) as ours:
         in_process = ratio(theirs, ours)
     with gymnasium_turn(AsyncVectorEnv, 2) as theirs, our_turn(Pool(HOSTED, 2), tell) as ours:

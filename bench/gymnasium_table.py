@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from gymnasium_contests import CONTESTS
-from gymnasium_speed import border_speed
+from gymnasium_speed import play_speed
 
 from asap.base.stats import bootstrap_interval, iqm
 
@@ -70,10 +70,10 @@ def main() -> None:
             f"return {report['return']:.1f}, {report['steps']:,} steps in {report['seconds']:.1f} s"
         )
     rows = [row(name, trainings, results.kept) for name in dict.fromkeys(training.env for training in trainings)]
-    speed = {} if options.left_out == "asap" else border_speed(tell)
+    speed = {} if options.left_out == "asap" else play_speed(tell)
     print("\n".join([*table(rows), *(f"playing steps/s, {name}: {value:.3g}" for name, value in speed.items())]))
     if options.json:
-        options.json.write_text(json.dumps({"environments": rows, "border": speed}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"environments": rows, "playing": speed}, indent=1) + "\n")
 
 
 def parse() -> argparse.Namespace:

@@ -23,10 +23,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from asap.config.schema import Config, complete
-from asap.config.settings import override
+from asap.compose import compose
 from asap.envs import catalog
-from asap.learn.train import Trainer
+from asap.experience.compiled import Compiled
+from asap.learn.loop import Loop
+from asap.model.training import blank_start
+from asap.runs.events import InMemory
 
 TASK = "two-rooms"
 SOURCE = Path(__file__).with_name("rooms_loop.c")
@@ -54,11 +56,11 @@ MEANINGS = {
     **{f"{name}_steps_per_second": f"{name}: training steps per second" for name in LOOPS},
     **{f"{name}_core_ratio": f"{name}: steps per second of processor time, C = 1" for name in LOOPS},
     "near_optimal_seconds": "one seed, default settings: from process start to the first near-optimal evaluation",
-    "near_optimal_compile_seconds": "  of which the session compiled",
+    "near_optimal_compile_seconds": "  of which was compiling",
     "near_optimal_process_seconds": "  the whole process, to the end of its budget",
     "near_optimal_reached": f"  processes that got there, of {SEEDS_ALONE} (seeds 0, 1, ...; the seconds are medians)",
     "twenty_seeds_seconds": f"{SEEDS_TOGETHER} seeds side by side, default settings, whole process",
-    "twenty_seeds_compile_seconds": "  of which the session compiled",
+    "twenty_seeds_compile_seconds": "  of which was compiling",
     "twenty_seeds_near_optimal": "  seeds that ended near-optimal",
 }
 
@@ -152,22 +154,21 @@ def c_turn(program: Path) -> Turn:
 
 
 def library_loop(changes: tuple[str, ...]) -> Callable[[], Turn]:
-    """A function that trains one chunk further, compiled as `Session` does it."""
-    config = complete(override(Config(), (f"run.tasks=['{TASK}']", f"learn.lanes={LANES}", *STANDING_STILL, *changes)))
-    trainer = Trainer(config, (catalog.find(TASK),), catalog.task_set(((TASK, 1.0),)))
-    states = trainer.start()
-    trainer.compile(meanwhile=lambda: None)
+    """A function that trains one chunk further, by the program that training compiles."""
+    config, tasks = compose([TASK], {}, overrides=(f"learn.lanes={LANES}", *STANDING_STILL, *changes))
+    loop = Loop(config, Compiled(config, tasks, catalog.task_set(((TASK, 1.0),))), InMemory())
+    states = loop.start(blank_start(config, tasks))
 
     def turn() -> Turn:
         nonlocal states
         began, busy = time.perf_counter(), time.process_time()
-        after, _ = jax.block_until_ready(trainer.advance(states))
+        after, _ = jax.block_until_ready(loop._advance_chunk(states))
         seconds, busy = time.perf_counter() - began, time.process_time() - busy
         before, states = states, after
         steps = played(after.env_steps, before.env_steps)
         return Turn(steps, played(after.totals.episodes, before.totals.episodes), seconds, busy)
 
-    turn()  # The first call touches its memory for the first time.
+    turn()  # The first call compiles, and touches its memory for the first time.
     return turn
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from asap.base.arrays import compiled
 from asap.base.keys import Key, fold, root, uniforms
 from asap.base.stats import wilson_interval
-from asap.compose import settings_of
+from asap.compose import compose
 from asap.envs import catalog
 from asap.envs.core import CompiledTasks
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
@@ -32,9 +32,9 @@ from asap.envs.soccer.physics import World
 from asap.envs.soccer.recordings import errors_of
 from asap.envs.soccer.striker import HAS_BALL
 from asap.envs.soccer.vectors import Vector
-from asap.learn.rollout import play_window, start_lanes
-from asap.learn.train import init
-from asap.experience.collect import Played, play_logged
+from asap.experience.collect import LoggedEpisodes, play_logged
+from asap.experience.rollout import play_window, start_lanes
+from asap.learn.state import drawn_policy
 
 # Measured with the real programs: HFO, opponents "base", noisy perception, default options, 300 episodes each (R1 dist:12:
 # 1,000). The distance is that of the ball from the goal's centre.
@@ -99,7 +99,7 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def player(tasks: CompiledTasks) -> Callable[[Key, jax.Array, float], Played]:
+def player(tasks: CompiledTasks) -> Callable[[Key, jax.Array, float], LoggedEpisodes]:
     """Plays the episodes of some ids by a striker that shoots within a distance; one program for all distances."""
     return compiled(lambda key, ids, distance: play_logged(tasks, shoot_within(distance), key, ids))
 
@@ -206,12 +206,11 @@ def line_y(ball: np.ndarray) -> np.ndarray:
 
 def rollout_speed() -> float:
     """Cycles per second of `play_window`, what every update of the actor-critic family begins with; the best of some."""
-    config = settings_of(["striker-r1"], {}, None, None, [f"learn.lanes={LANES}"])
-    named = (catalog.find("striker-r1"),)
+    config, named = compose(["striker-r1"], {})
     tasks = catalog.task_set((("striker-r1", 1.0),))
-    policy = jax.tree.map(jnp.asarray, init(config, named, tasks, 0)[0])
+    policy = jax.tree.map(jnp.asarray, drawn_policy(config, named, 0))
     play = compiled(lambda policy, lanes, key: play_window(policy, tasks, lanes, key, WINDOW))
-    lanes = compiled(lambda key: start_lanes(tasks, key, LANES))(root(0))
+    lanes = compiled(lambda key: start_lanes(tasks, key, jnp.arange(LANES)))(root(0))
     lanes, *_ = jax.block_until_ready(play(policy, lanes, root(1)))
     best = math.inf
     for number in range(ROUNDS):

@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/workers.py --kills 200 --hangs 20 --nodes 20
 
-Kills are SIGKILL of the playing process or of its keeper, at random moments of play. Hangs are SIGSTOP of the whole worker,
+Kills are SIGKILL of the playing process or of its supervisor, at random moments of play. Hangs are SIGSTOP of the whole worker,
 which then shows nothing new, as in a simulator that waits for ever. A lost node is SIGKILL of a raylet and of all of Ray's
 processes under it, in a cluster of two nodes on the loopback interface; it needs Ray. Times are from the fault to the
 dispatcher's notice, and from the fault to the delivery of the chunk that was being played, which has then been played anew.
@@ -107,12 +107,12 @@ def chunk_times() -> dict[str, float]:
 
 
 def kills(source: EnvSource, count: int, rng: random.Random) -> dict:
-    """Of players and of their keepers."""
+    """Of worker processes and of their supervisors."""
     workers = Pool(hosted(source), NUM_WORKERS)
 
     def strike() -> None:
-        keeper = rng.choice(workers.pids())
-        os.kill(rng.choice([keeper, *children(keeper)]), signal.SIGKILL)
+        supervisor = rng.choice(workers.pids())
+        os.kill(rng.choice([supervisor, *children(supervisor)]), signal.SIGKILL)
 
     return disturbed(workers, source, strike, count, rng, 30.0)
 

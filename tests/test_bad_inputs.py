@@ -26,6 +26,7 @@ from asap.model.training import blank_start
 from asap.policy.examine import warnings_about
 from asap.runs.checkpoints import generations
 from asap.runs.directory import Run
+from asap.runs.signals import StopRequest
 
 TINY = [
     "--set",
@@ -45,10 +46,11 @@ TINY = [
 def trained(tmp_path_factory):
     """A tiny run that every case may try to spoil."""
     path = tmp_path_factory.mktemp("run ü space") / "run"
-    from asap.cli.training import create_run, train_and_tell
+    from asap.cli.learning import create_run
+    from asap.model.training import train_run
 
     config, tasks = compose(["two-rooms"], {"run.episodes": 1}, overrides=TINY[1::2])
-    train_and_tell(create_run(config, str(path), ""), config, tasks, as_json=True)
+    train_run(create_run(config, str(path), ""), config, tasks, StopRequest())
     return path
 
 
@@ -261,7 +263,7 @@ def test_what_hinders_learning_is_warned_of(settings, text, capsys, monkeypatch,
 
 
 def test_the_defaults_are_not_warned_of(tmp_path):
-    for task in catalog.names():
+    for task in catalog.NAMES:
         config, tasks = compose([task], {})
         states = choose(config, tasks, "0", tmp_path, pytest.fail).random_states()
         policy = member(blank_start(config, tasks).policy, 0)

@@ -6,7 +6,7 @@ import pytest
 
 from asap.base.episodes import TRAINING, EpisodeId
 from asap.base.errors import RunError, UserError
-from asap.cli.checking import check_env
+from asap.cli.environments import check_env
 from asap.envs.gymnasium import determinism
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource

@@ -121,6 +121,12 @@ def test_help_is_quick_and_says_something(arguments):
     assert time.monotonic() - began[1] < 3  # Half a second on an idle machine; what costs more is importing JAX.
 
 
+def test_the_version_is_that_of_the_package():
+    import asap as package
+
+    assert asap("--version").stdout == f"asap {package.__version__}\n"
+
+
 def test_help_does_not_import_jax():
     script = "import sys; sys.argv = ['asap', '--help']\nimport asap.cli.app\ntry:\n asap.cli.app.main()\nexcept SystemExit:\n pass\nprint('jax' in sys.modules, 'gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)

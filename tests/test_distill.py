@@ -7,12 +7,13 @@ import gymnasium
 import numpy as np
 import pytest
 
-import asap.distill.distill as distilling
+import asap.distill.distillation as distilling
 from asap.base.episodes import CHECK, EpisodeId
 from asap.base.errors import RunError, UserError
-from asap.cli.distilling import distill_env, find_teacher
+from asap.cli.distilling import distill as distill_command
+from asap.cli.distilling import find_teacher
 from asap.config.schema import Config
-from asap.distill.distill import Distilled, agreement, distill, share_explained
+from asap.distill.distillation import Distilled, agreement, distill, share_explained
 from asap.distill.lessons import Classroom, Lesson
 
 
@@ -184,14 +185,14 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         "def make():\n    return T()\n"
     )
     out = str(tmp_path / "student.asap")
-    distill_env("teachers_here:make", "CartPole-v1", 1, None, None, 2, 0, [], out, True)
+    distill_command("teachers_here:make", "CartPole-v1", 1, None, None, 2, 0, [], out, True)
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert report["teacher"] == "teachers_here:make" and report["student_return"] > 100
     for name in ("teachers_here", "teachers_here:nothing", "no_such_module_here:make"):
         with pytest.raises(UserError, match="--teacher: "):
             find_teacher(name)
     with pytest.raises(UserError, match="--out: is a directory"):
-        distill_env("teachers_here:make", "CartPole-v1", 1, None, None, 2, 0, [], str(tmp_path), True)
+        distill_command("teachers_here:make", "CartPole-v1", 1, None, None, 2, 0, [], str(tmp_path), True)
 
 
 def test_the_best_student_is_kept_and_not_the_last(monkeypatch):

@@ -16,10 +16,10 @@ from asap.base.numbers import exact, sum_in_full
 from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.task import describe
+from asap.policy.build import plan_of
 from asap.policy.features import RBF, Features, Fourier, Network, Polynomial
 from asap.policy.host import Player
 from asap.policy.partition import Partition
-from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
 from asap.show.words.explain import explain

@@ -15,7 +15,7 @@ from asap.base.errors import RunError, UserError
 from asap.base.spec import TaskSet
 from asap.compose import compose
 from asap.config.schema import Config
-from asap.config.settings import to_toml
+from asap.config.toml import to_toml
 from asap.experience.hosted import evaluation_of
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, known_mean
 from asap.learn.search import search

@@ -13,10 +13,9 @@ from asap.base.types import Transition
 from asap.config.schema import LearnConfig, PolicyConfig
 from asap.learn.regularize import _by_autodiff, _closed_form, regularity_gradient
 from asap.learn.updates import ascend, optimizer_of
-from asap.policy.build import build_policy
+from asap.policy.build import build_policy, plan_of
 from asap.policy.features import Network
 from asap.policy.host import Player
-from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import merged, moments_of, no_moments, rescaled, scaled_anew, shift_and_scale
 from asap.policy.score import (

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.policy.build import plan_of
 from asap.policy.features import RBF, Basis, Features, Fourier, Network, Polynomial
 from asap.policy.host import NO_SKILL, Player
 from asap.policy.partition import Partition
-from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
 

@@ -17,8 +17,8 @@ import asap
 from asap import ASAP
 from asap.base import files
 from asap.base.errors import RunError, UserError
+from asap.learn.loop import Loop
 from asap.runs import checkpoints
-from asap.session import Session
 
 QUICK = ("lanes=16", "window=32", "epochs=1", "chunk=2", "critic_features=8", "eval_episodes=4", "final_episodes=4")
 OBS = np.float32([0.2, 0.3, 0.9, 0.1])
@@ -68,32 +68,30 @@ def test_a_run_is_created_resumed_and_refused_to_others(model, tmp_path):
     path = tmp_path / "a run"
     short = ASAP("two-rooms", seed=3, settings=QUICK).learn(episodes=20, run=path)
     assert (path / "config.toml").exists() and short.num_episodes < model.num_episodes
-    resumed = ASAP("two-rooms", seed=3, settings=QUICK).learn(episodes=60, run=path)
+    resumed = ASAP("two-rooms", seed=3, settings=QUICK).learn(episodes=60 - short.num_episodes, run=path)
     assert same(resumed, model)
     line = error_line(lambda: ASAP("two-rooms", seed=4, settings=QUICK).learn(episodes=60, run=path))
     assert line.startswith("run: was made with other settings")
 
 
-def test_a_failed_run_is_kept_because_its_error_names_it(tmp_path, monkeypatch):
-    def fail(session, stop, evaluates):
-        raise RunError("gradient", "became nan", "nan", f"resume {session.run.path}")
-
+def test_what_a_failed_episode_left_is_kept_because_the_error_names_it(tmp_path, monkeypatch):
+    """Nothing else is written to disk while a model learns without a run."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(Session, "train", fail)
-    line = error_line(lambda: ASAP("two-rooms", settings=QUICK).learn(episodes=60), RunError)
-    (kept,) = tmp_path.iterdir()
-    assert str(kept) in line and (kept / "config.toml").exists()
+    line = error_line(
+        lambda: ASAP("foreign_envs:spoiled", settings=['env.options={"mode": "nan_obs"}']).learn(500), RunError
+    )
+    (kept,) = tmp_path.glob("*/failed-episode-*.json")
+    assert os.path.relpath(kept) in line
 
 
 def test_ctrl_c_keeps_what_was_learned(monkeypatch):
-    prepare = Session._prepare
+    record_start = Loop.record_start
 
-    def prepare_then_interrupt(session):
-        states = prepare(session)
+    def record_then_interrupt(loop, states):
+        record_start(loop, states)
         os.kill(os.getpid(), signal.SIGINT)
-        return states
 
-    monkeypatch.setattr(Session, "_prepare", prepare_then_interrupt)
+    monkeypatch.setattr(Loop, "record_start", record_then_interrupt)
     before = signal.getsignal(signal.SIGINT)
     stopped = ASAP("two-rooms", seed=3, settings=QUICK)
     with pytest.raises(KeyboardInterrupt):
@@ -131,7 +129,7 @@ def test_deterministic_is_the_most_probable_skill_and_its_most_probable_action(n
 
 def test_drawn_actions_have_the_probabilities_of_the_policy(model):
     action, skill = model.predict(np.tile(OBS, (20_000, 1)))
-    m = model._play._descriptors["two-rooms"]
+    m = np.float32(model.tasks.tasks[0].descriptor)
     for drawn, log_probs in (
         (action, model.policy.action_log_probs(OBS, m)),
         (skill, model.policy.skill_log_probs(OBS, m)),
@@ -231,7 +229,8 @@ def test_plays_in_gymnasium(model):
 
 def test_evaluate_reports_one_task(model):
     report = model.evaluate(episodes=20)
-    assert report.keys() == {"return", "success", "usage", "durations"}
+    assert report.keys() == {"return", "returns", "success", "success_ci", "length", "usage", "durations"}
+    assert report["success_ci"][0] <= report["success"] <= report["success_ci"][1] and len(report["returns"]) == 20
     assert -400 <= report["return"] <= 100 and 0 <= report["success"] <= 1
     assert len(report["usage"]) == len(report["durations"]) == 2 and sum(report["usage"]) == pytest.approx(1)
     assert report == model.evaluate(episodes=20) != model.evaluate(episodes=20, seed=1)
@@ -310,7 +309,8 @@ def test_foreign_files_are_refused_and_never_run(tmp_path):
         assert error_line(lambda: ASAP.load(path), RunError).startswith("model: ")
     files.replace(path, checkpoints.seal(0, {"a": np.zeros(2)}, {}))
     assert "checkpoint of a run" in error_line(lambda: ASAP.load(path), RunError)
-    for place in (tmp_path, tmp_path / "absent", "nul\0byte"):
+    assert error_line(lambda: ASAP.load(tmp_path)).startswith("run: is not a run directory")
+    for place in (tmp_path / "absent", "nul\0byte"):
         assert error_line(lambda: ASAP.load(place), RunError).startswith("model: ")
     os.mkfifo(tmp_path / "fifo")
     assert "FIFO" in error_line(lambda: ASAP.load(tmp_path / "fifo"), RunError)
@@ -373,7 +373,6 @@ def test_settings_come_from_preset_then_options_then_settings():
         (lambda: ASAP("two-rooms", hyperplanes=1.5), "policy.hyperplanes"),
         (lambda: ASAP("two-rooms", seed=-1), "run.seed"),
         (lambda: ASAP("two-rooms", learner="sarsa"), "learn.learner"),
-        (lambda: ASAP("two-rooms", settings=("seeds=2",)), "run.seeds"),
         (lambda: ASAP("two-rooms", settings=("nonsense=2",)), "nonsense"),
         (lambda: ASAP("two-rooms").learn(episodes=0), "run.episodes"),
     ],

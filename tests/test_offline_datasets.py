@@ -307,7 +307,7 @@ def test_minari_datasets_become_ours(monkeypatch, tmp_path):
     for seed in range(3):
         seen.append([env.reset(seed=seed)[0], *(env.step(seed)[0] for _ in range(5))])
     env.create_dataset("rooms/some-v0", algorithm_name="constant")
-    dataset = Dataset(converted("rooms/some-v0"), LAYOUT)
+    dataset = Dataset(converted("rooms/some-v0", {"asap/TwoRooms-v0": "two-rooms"}), LAYOUT)
     assert dataset.meta.task == "two-rooms" and dataset.num_episodes == 3 and not dataset.is_stochastic
     np.testing.assert_array_equal(dataset.read(2).observation, seen[2][:5])
     np.testing.assert_array_equal(dataset.read(2).final_observation, seen[2][5])

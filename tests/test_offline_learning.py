@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from asap.base.spec import TaskSet
+from asap.cli.learning import create_run
 from asap.cli.reading import estimate_model
-from asap.cli.training import create_run
 from asap.compose import compose, read_run
 from asap.config.schema import Config
 from asap.envs import catalog

@@ -14,9 +14,9 @@ from asap.data.layout import Layout, Meta
 from asap.data.writing import DatasetWriter
 from asap.envs.core import CompiledTasks
 from asap.experience.collect import as_columns, discounted_returns, play_logged
+from asap.experience.logged import clipped_weights, effective_sample_size, log_ratios_so_far, merits
 from asap.experience.minibatches import Batches
 from asap.experience.off_policy import _value, estimate
-from asap.experience.weights import clipped_weights, effective_sample_size, log_ratios_so_far, merits
 
 
 def test_weights_are_unbiased_by_enumeration():

@@ -14,9 +14,9 @@ from asap.base.stats import bootstrap_interval
 from asap.cli import reproducing
 from asap.paper import experiments
 from asap.paper.claims import Claim, Finding, Picture, median_interval
-from asap.paper.fig2e import skills_in_use
+from asap.paper.hyperplanes import skills_in_use
 from asap.paper.laboratory import Laboratory
-from asap.paper.visits import components
+from asap.paper.reuse import components
 
 TINY = (
     "learn.window=16",
@@ -31,7 +31,7 @@ TINY = (
 def test_every_result_has_its_function():
     everything = experiments.find("all")
     for experiment in everything:
-        assert callable(experiment.load().run), experiment.name
+        assert callable(experiment.load()), experiment.name
     assert len({experiment.name for experiment in everything}) == len(everything) == 22
 
 
@@ -80,18 +80,16 @@ def test_runs_are_shared_resumed_and_never_mixed(tmp_path):
 
 
 def test_a_group_writes_its_pages_with_what_failed(tmp_path, monkeypatch, capsys):
-    class Module:
-        @staticmethod
-        def run(laboratory):
-            figure = Figure(figsize=(2, 1))
-            figure.subplots().plot([0, 1])
-            claim = Claim("a < b | c", "yes", "no: 3", (2.0, 4.0), laboratory.seeds, False, "because")
-            return Finding([claim], {"line": Picture(figure, "a line")})
+    def run(laboratory):
+        figure = Figure(figsize=(2, 1))
+        figure.subplots().plot([0, 1])
+        claim = Claim("a < b | c", "yes", "no: 3", (2.0, 4.0), laboratory.seeds, False, "because")
+        return Finding([claim], {"line": Picture(figure, "a line")})
 
-    experiment = experiments.Experiment("one", "nowhere", "A title")
-    monkeypatch.setattr(experiments.Experiment, "load", lambda self: Module)
+    experiment = experiments.Experiment("one", "nowhere", "run", "A title")
+    monkeypatch.setattr(experiments.Experiment, "load", lambda self: run)
     monkeypatch.setitem(experiments.GROUPS, "rooms", (experiment,))
-    reproducing.reproduce("rooms", 5, 0, str(tmp_path), as_json=False)
+    reproducing.reproduce("rooms", 5, 0, str(tmp_path), json_=False)
     printed = capsys.readouterr().out
     assert "NO   a < b | c" in printed and "95 % interval 2 to 4 (5 seeds)" in printed
     page = (tmp_path / "rooms.md").read_text()

@@ -11,15 +11,16 @@ from matplotlib.figure import Figure
 from test_show_game import POLICY
 
 from asap.base.keys import fold, root
-from asap.compose import settings_of
+from asap.compose import compose
 from asap.config.schema import Config, complete
-from asap.config.settings import override, read_toml
+from asap.config.settings import override
+from asap.config.toml import read_toml
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import GOAL
-from asap.paper import fig2f, fig2h, offline_games, strikers
-from asap.paper.fig2g import kind_of
-from asap.paper.fig2i import clearance, detour
+from asap.paper import offline_games, striker_r1, striker_r2, strikers
 from asap.paper.laboratory import Laboratory
+from asap.paper.striker_r1 import kind_of
+from asap.paper.striker_r2 import clearance, detour
 from asap.show.figures.film import draw_ways
 from asap.show.figures.game import Game
 from asap.show.figures.pitch import PITCH
@@ -32,8 +33,8 @@ def test_the_places_from_which_a_disc_shoots():
     inside = strikers.distances_to_goal() < 12
     assert (places == inside).mean() > 0.995
     assert strikers.area(places) == pytest.approx(np.pi * 12**2 / 2, rel=0.05)
-    assert fig2h.depth(places) == pytest.approx(12, abs=0.5) and abs(fig2h.middle(places)) < 0.2
-    near, far = fig2f.zones()
+    assert striker_r2.depth(places) == pytest.approx(12, abs=0.5) and abs(striker_r2.middle(places)) < 0.2
+    near, far = striker_r1.zones()
     assert places[near].all() and not places[far].any() and near.any() and far.any()
 
 
@@ -46,10 +47,10 @@ def test_what_is_moved_moves_the_region():
 
 def test_a_difference_counts_beyond_both_intervals():
     many = {"nothing": np.linspace(5.0, 6.0, 10), "x": np.linspace(1.0, 2.0, 10)}
-    claim = fig2h._against_nothing("smaller", "flatter", "depth", many, "m", "x", -1, "it is")
+    claim = striker_r2._against_nothing("smaller", "flatter", "depth", many, "m", "x", -1, "it is")
     assert claim.passed and claim.ours == "depth nothing: 5.5 m, x: 1.5 m" and claim.seeds == 10
-    assert not fig2h._against_nothing("larger", "offset", "depth", many, "m", "x", 1, "it is").passed
-    assert not fig2h._against_nothing(
+    assert not striker_r2._against_nothing("larger", "offset", "depth", many, "m", "x", 1, "it is").passed
+    assert not striker_r2._against_nothing(
         "smaller", "flatter", "depth", many | {"x": many["nothing"]}, "m", "x", -1, "it is"
     ).passed
 
@@ -89,10 +90,9 @@ def small(monkeypatch):
     monkeypatch.setattr(offline_games, "DATA_SETS", 2)
     learn = Laboratory._trained
 
-    def briefly(self, label, config, command):
-        return learn(
-            self, label, override(config, ["run.final_episodes=8", "run.eval_episodes=4", "run.episodes=64"]), command
-        )
+    def briefly(self, label, config, tasks, command):
+        short = override(config, ["run.final_episodes=8", "run.eval_episodes=4", "run.episodes=64"])
+        return learn(self, label, short, tasks, command)
 
     monkeypatch.setattr(Laboratory, "_trained", briefly)
 
@@ -116,7 +116,7 @@ def test_data_of_a_task_are_learned_from_with_its_own_settings(small, tmp_path):
     assert own.policy.alpha_beta == 100 and own.learn.softening_floor == 0.02
     assert own.learn.lanes == complete(override(Config(), ["learn.learner=likelihood"])).learn.lanes
     assert own.learn.trace == general.learn.trace
-    played = settings_of(["striker-r1"], {}, None, None, [])
+    played, _ = compose(["striker-r1"], {})
     assert played.learn.lanes == 256 and played.policy.alpha_beta == 100
 
 

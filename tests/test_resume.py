@@ -26,7 +26,7 @@ TRAIN = [
 
 def command(arguments: list[str]) -> list[str]:
     # A saved checkpoint after every chunk, where a user's run has one per second.
-    script = "import asap.session, asap.cli.app; asap.session.SAVE_EVERY_SECONDS = 0.0; asap.cli.app.main()"
+    script = "import asap.learn.loop, asap.cli; asap.learn.loop.SAVE_EVERY_SECONDS = 0.0; asap.cli.main()"
     return [sys.executable, "-c", script, *arguments]
 
 

@@ -17,10 +17,10 @@ import asap.show
 from asap.base.errors import UserError
 from asap.base.spec import Spec, Task, TaskSet
 from asap.envs.catalog import find
+from asap.policy.build import plan_of
 from asap.policy.features import RBF, Features, Fourier, Polynomial
 from asap.policy.host import Player
 from asap.policy.partition import Partition
-from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
 from asap.show.figures import partition_gallery, partition_map, policy_map

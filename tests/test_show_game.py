@@ -1,30 +1,29 @@
 """Promise: a film shows one game as it was played, in the colours of the skills, chosen by the seed, in a small file."""
 
 import json
-from types import SimpleNamespace
 
-import jax
 import jax.numpy as jnp
 import matplotlib.colors
 import numpy as np
 import pytest
-from asap.session import Curve
-from asap.trained import Trained
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image, ImageSequence
 
 from asap.base.keys import root
-from asap.cli.reading import plot_run
+from asap.cli.reading import plot_model
+from asap.compose import compose
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import CAPTURED, GOAL, IN_GAME
+from asap.experience.rollout import Controlled
+from asap.model.model import ASAP
 from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
 from asap.show.figures import film
 from asap.show.figures.film import save_film
-from asap.show.figures.game import Controlled, Game, game_to_show, play_game
+from asap.show.figures.game import Game, game_to_show, play_game
 from asap.show.figures.palette import skill_colour
 
 R1 = find("striker-r1")
@@ -36,7 +35,7 @@ def disc_policy():
     """Dribbles up to 12 m from the goal, then shoots."""
     skills = GibbsSkills(jnp.asarray(np.log([DRIBBLE, SHOOT])[..., None], jnp.float32), jnp.float32(1))
     partition = Partition(jnp.asarray([R1.approximate], jnp.float32), jnp.float32(100))
-    return ASAPPolicy(partition, skills, Features.of(Polynomial(2), (2, 3)), Features.of(Polynomial(0), (0,)))
+    return ASAPPolicy(partition, skills, Features.of(Polynomial(2), (2, 3)), Features.of(Polynomial(0), (2, 3)))
 
 
 POLICY = disc_policy()
@@ -88,9 +87,9 @@ def test_the_first_goal_is_shown_or_else_the_first_end(status, shown):
 
 
 def test_the_skill_of_a_controller_is_its_action():
-    player = Controlled(lambda x: jnp.stack([x[0] < 0, x[0] >= 0]).astype(float))
+    actor = Controlled(lambda x: jnp.stack([x[0] < 0, x[0] >= 0]).astype(float))
     for x, action in ((-0.5, 0), (0.5, 1)):
-        skill, chosen = player.sample(root(0), jnp.array([x]), jnp.zeros(1), jnp.int32(-1))
+        skill, chosen = actor.choose(actor.draws(root(0)), jnp.array([x]), jnp.zeros(1), jnp.int32(-1))
         assert (int(skill), int(chosen)) == (action, action)
 
 
@@ -169,14 +168,9 @@ def test_the_players_are_in_the_legend(num_players, names):
 
 
 def test_plot_writes_the_film_next_to_the_map(played, tmp_path, monkeypatch, capsys):
-    config = SimpleNamespace(run=SimpleNamespace(seed=0, seeds=1, tasks=(R1.name,)))
-    trained = Trained(
-        SimpleNamespace(path=tmp_path), config, (R1,), jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], POLICY)
-    )
-    monkeypatch.setattr(Trained, "load", lambda path: trained)
-    monkeypatch.setattr(Trained, "evaluate", lambda *_: SimpleNamespace(usage=[[0.8, 0.2]]))
-    monkeypatch.setattr(Curve, "read", lambda run: SimpleNamespace(episodes=[]))
-    plot_run("run", None, None, None, True)
+    ASAP.of(*compose([R1.name], {}), ASAP.stacked(POLICY)).save(tmp_path / "disc.asap")
+    monkeypatch.setattr("asap.model.model.EPISODES_TO_READ", 4)
+    plot_model(str(tmp_path / "disc.asap"), None, None, None, True)
     pictures = json.loads(capsys.readouterr().out)["pictures"]
     assert pictures == {"partition": str(tmp_path / "partition.png"), "game": str(tmp_path / "game.gif")}
     assert len(frames_of(pictures["game"])) == played.cycles + 1

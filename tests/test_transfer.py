@@ -19,6 +19,7 @@ from asap.learn.search import search_symmetries
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import flip, sign_patterns
 from asap.runs.directory import Run
+from asap.runs.signals import StopRequest
 
 SMALL = [
     part
@@ -66,12 +67,13 @@ def test_the_search_finds_the_signs_and_counts_its_episodes(task, expected, tmp_
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    from asap.cli.training import create_run, train_and_tell
+    from asap.cli.learning import create_run
+    from asap.model.training import train_run
 
     small = [*SMALL[1::2], "learn.lanes=4"]
     config, tasks = compose(["two-rooms"], {"run.episodes": 8, "run.seeds": 2}, overrides=small)
     path = tmp_path_factory.mktemp("source ü") / "run"
-    train_and_tell(create_run(config, str(path), ""), config, tasks, as_json=True)
+    train_run(create_run(config, str(path), ""), config, tasks, StopRequest())
     return path
 
 

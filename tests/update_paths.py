@@ -18,7 +18,7 @@ from asap.base.keys import root
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config, LearnConfig, OfflineConfig, RunConfig
-from asap.data.dataset import Logged as LoggedEpisode
+from asap.data.dataset import StoredEpisode
 from asap.data.layout import Layout
 from asap.experience import hosted
 from asap.experience.logged import Logged
@@ -321,11 +321,11 @@ def as_played(episode: Episode) -> Played:
 def dataset(episodes: Sequence[Episode]) -> Any:
     """As much of a dataset as minibatches are read from."""
 
-    def read(index: int) -> LoggedEpisode:
+    def read(index: int) -> StoredEpisode:
         episode = episodes[index]
         behaviour = np.float32(episode.behaviour or [0.0] * episode.length)
         numbers = np.int32(episode.actions), np.float32(episode.rewards), behaviour
-        return LoggedEpisode(
+        return StoredEpisode(
             episode.x[:-1], *numbers, episode.x[-1], np.float32(episode.descriptor), episode.terminated
         )
 

@@ -1,16 +1,26 @@
 """ASAP: learn a handful of skills and the regions of the state space where each applies."""
 
+from typing import TYPE_CHECKING, Any
+
+from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.registration import register_with_gymnasium
 
+if TYPE_CHECKING:
+    from asap.model.model import ASAP
+
 __version__ = "0.1.0"
-__all__ = ["ASAP"]
+__all__ = ["ASAP", "RunError", "UserError", "__version__"]
 
 register_with_gymnasium()
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name == "ASAP":  # Imported on first use: JAX takes a second, and `asap --help` does not need it.
         from asap.model.model import ASAP
 
         return ASAP
     raise AttributeError(f"module 'asap' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

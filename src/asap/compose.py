@@ -9,7 +9,8 @@ import numpy as np
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
 from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, RunConfig, complete
-from asap.config.settings import override, read_toml, validate
+from asap.config.settings import override, validate
+from asap.config.toml import read_toml
 from asap.envs import catalog
 from asap.envs.resolve import live_task, parse_tasks, recorded_task, resolve, task_set
 from asap.policy.build import build_psi, require_memory
@@ -60,7 +61,7 @@ def _for_tasks(
     config: Config, names: tuple[str, ...], weights: tuple[float, ...], task: Task | None
 ) -> tuple[Config, TaskSet]:
     if not names:
-        raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.names())}")
+        raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.NAMES)}")
     if weights and len(weights) != len(names):
         what = f"need one for each of the {len(names)} tasks"
         raise UserError("run.weights", what, list(weights), "leave them out for equal weights")
@@ -101,7 +102,7 @@ def given_task(env: Any, settings: list[str]) -> tuple[list[str], Task | None]:
     """What a user's program names or gives: names for `compose`, or a task that lives in this process."""
     if isinstance(env, list | tuple):
         if not all(isinstance(name, str) for name in env):
-            choices = f"choose from {', '.join(catalog.names())}"
+            choices = f"choose from {', '.join(catalog.NAMES)}"
             raise UserError("task", "must be a name or a list of names", repr(env)[:80], choices)
         return list(env), None
     task = live_task(env, settings)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
 
 from asap.base.errors import RunError
 
@@ -137,3 +138,11 @@ def stack(trees: list) -> Any:
 def member(tree: Any, index: int) -> Any:
     """One of the trees that were stacked."""
     return jax.tree.map(lambda leaf: np.asarray(leaf[index]), tree)
+
+
+def known_mean(values: ArrayLike, axis: int | tuple[int, ...] = -1) -> np.ndarray | np.floating:
+    """The mean of what is known; NaN where nothing is, which NumPy's own would warn of."""
+    values = np.asarray(values, float)
+    known = ~np.isnan(values)
+    count = known.sum(axis)
+    return np.where(count > 0, np.where(known, values, 0.0).sum(axis) / np.maximum(count, 1), np.nan)

@@ -1,5 +1,7 @@
-"""The command line."""
+"""The command line. Each module adds its commands to the app; `asap --help` lists them in this order."""
 
+# isort: off
+from asap.cli import learning, reading, data, environments, distilling, reproducing  # noqa: F401 - They add commands.
 from asap.cli.app import main
 
 __all__ = ["main"]

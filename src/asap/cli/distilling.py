@@ -1,42 +1,52 @@
 """`asap distill`: rules that act as another policy does."""
 
 import importlib
-import json
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from asap.base.errors import UserError
+from asap.cli.app import Debug, Json, app, require_writable_place, tell
 
 TEACHER = "pass an importable 'module:function' that returns an object with predict"
 
 
-def distill_env(
-    teacher: str,
-    env: str,
-    hyperplanes: int,
-    skills: str | None,
-    features: str | None,
-    episodes: int,
-    seed: int,
-    settings: list[str],
-    out: str | None,
-    as_json: bool,
+@app.command()
+def distill(
+    teacher: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FUNCTION", help="An importable function that returns the teacher: any object with predict."
+        ),
+    ],
+    env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
+    hyperplanes: Annotated[int, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = 1,
+    skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
+    ] = None,
+    episodes: Annotated[int, typer.Option(help="Episodes of the teacher to learn from.")] = 50,
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; see `asap settings`.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Save the model, for ASAP.load.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
 ) -> None:
-    """`teacher` names a function, "module:function", that returns the teacher; `out` is a file for the model."""
-    if out is not None and (os.path.isdir(out) or not os.path.isdir(os.path.dirname(os.path.abspath(out)))):
-        raise UserError(
-            "--out", "is a directory, or in none that exists", out, "choose a file in a directory that exists"
-        )
-    from asap.distill.distill import distill
+    """Fit a readable policy to the behaviour of another, and tell how much of its return it keeps."""
+    if out is not None:
+        require_writable_place(out)
+    from asap.distill import distillation
 
-    distilled = distill(find_teacher(teacher), env, hyperplanes, skills, features, episodes, seed, settings)
+    made = find_teacher(teacher)
+    distilled = distillation.distill(made, env, hyperplanes, skills, features, episodes, seed, set_ or [])
     if out is not None:
         distilled.model.save(out)
-    if as_json:
-        print(json.dumps({**distilled.as_dict(), "teacher": teacher, "seed": seed, "out": out}))
-    else:
-        print(distilled.report() + ("" if out is None else f"\nmodel       {out}"))
+    report = {**distilled.as_dict(), "teacher": teacher, "seed": seed, "out": out}
+    tell(json_, report, distilled.report() + ("" if out is None else f"\nmodel       {out}"))
 
 
 def find_teacher(name: str) -> Any:

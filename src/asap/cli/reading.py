@@ -1,18 +1,57 @@
-"""Commands that read: `asap eval`, `explain`, `plot`, `tasks` and `settings`."""
+"""Commands that read what was learned: `asap eval`, `explain` and `plot`."""
 
-import dataclasses
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asap.base.errors import UserError
+from asap.cli.app import Debug, Json, app, number, tell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from asap.base.spec import Task
 
+RunPath = Annotated[str, typer.Argument(metavar="RUN", help="Run directory, as printed by `asap train`.")]
+OfTheTasks = Annotated[str | None, typer.Option("--task", help="Which of the run's tasks.")]
+TrainedSeed = Annotated[int | None, typer.Option("--seed", help="Which trained seed to show; default: the first.")]
 
-def _print(as_json: bool, report: dict, text: str) -> None:
-    print(json.dumps(report) if as_json else text)
+FEWEST = 30  # Effective episodes below which neither the estimate nor its interval means much.
+TOO_FEW = " (too few: do not trust it)"
+
+
+@app.command("eval")
+def evaluate(
+    run: RunPath,
+    episodes: Annotated[
+        int | None, typer.Option(help="Episodes per seed and task; default: 1000, of a Gymnasium environment 100.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
+    best: Annotated[bool, typer.Option("--best", help="The best checkpoint instead of the last.")] = False,
+    deterministic: Annotated[
+        bool | None,
+        typer.Option(
+            "--deterministic/--stochastic",
+            help="Gymnasium environment: by the likeliest skill and action, or as learned; default: as the run was evaluated.",
+        ),
+    ] = None,
+    workers: Annotated[str, typer.Option(help="Who plays a Gymnasium environment; as in `asap train`.")] = "0",
+    offline: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Estimate the return from logged data, and hold it against playing."),
+    ] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Play the learned policies: return, success, and use of each skill."""
+    if episodes is not None and episodes < 1:
+        raise UserError("--episodes", "must be an integer >= 1", episodes, "leave it out for the default")
+    if offline is not None:
+        estimate_model(run, offline, episodes, seed, best, json_)
+    else:
+        evaluate_model(run, episodes, task, seed, best, deterministic, workers, json_)
 
 
 def evaluate_model(
@@ -28,7 +67,7 @@ def evaluate_model(
     """All seeds of a run, or of a saved model."""
     from asap.learn.state import parameter_digest
     from asap.model.model import ASAP
-    from asap.model.reports import seeds_report
+    from asap.model.result import seeds_report
 
     model = ASAP.load(path, workers=workers, best=best)
     chosen = model.tasks.names if task is None else (model.task(task).name,)
@@ -43,12 +82,10 @@ def evaluate_model(
         "parameters_sha256": parameter_digest(model.policies),
         "run": str(path),
     }
-    _print(as_json, report, "\n".join(_evaluation_in_words(name, one) for name, one in reports.items()))
+    tell(as_json, report, "\n".join(_evaluation_in_words(name, one) for name, one in reports.items()))
 
 
 def _evaluation_in_words(name: str, report: dict) -> str:
-    from asap.cli.training import number
-
     returns, skills = report["return"], report["skills"]
     low, high = returns["ci"]
     lines = [
@@ -88,11 +125,7 @@ def estimate_model(path: str, data: str, episodes: int | None, seed: int, best: 
         "seeds": rows,
         "run": path,
     }
-    _print(as_json, report, "\n".join(_estimate_in_words(row, report) for row in rows))
-
-
-FEWEST = 30  # Effective episodes below which neither the estimate nor its interval means much.
-TOO_FEW = " (too few: do not trust it)"
+    tell(as_json, report, "\n".join(_estimate_in_words(row, report) for row in rows))
 
 
 def _estimate_in_words(row: dict, report: dict) -> str:
@@ -113,19 +146,36 @@ def _told(value: dict, report: dict) -> str:
     )
 
 
-def explain_model(path: str, task: str | None, seed: int | None, as_json: bool) -> None:
+@app.command()
+def explain(
+    run: RunPath,
+    task: OfTheTasks = None,
+    seed: TrainedSeed = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Print the learned rules: hyperplanes as inequalities, skills as actions."""
     from asap.model.model import ASAP
 
-    explanation = ASAP.load(path, seed=seed).explanation(task)
-    _print(as_json, explanation.as_dict(), explanation.text)
+    explanation = ASAP.load(run, seed=seed).explanation(task)
+    tell(json_, explanation.as_dict(), explanation.text)
 
 
-def plot_model(path: str, task: str | None, seed: int | None, out: str | None, as_json: bool) -> None:
+@app.command()
+def plot(
+    run: RunPath,
+    task: OfTheTasks = None,
+    seed: TrainedSeed = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where to write; default: in the run.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Draw the partition with its skills, the learning curves, the use of skills, and in soccer a game."""
     from asap.model.model import ASAP
     from asap.show.figures.film import FILMED, save_game
 
-    model = ASAP.load(path, seed=seed)
-    shown, source = model.task(task), Path(path)
+    model = ASAP.load(run, seed=seed)
+    shown, source = model.task(task), Path(run)
     folder = Path(out) if out is not None else source if source.is_dir() else source.parent
     folder.mkdir(parents=True, exist_ok=True)
     title = f"{shown.name}, seed {model.seed}"
@@ -139,7 +189,7 @@ def plot_model(path: str, task: str | None, seed: int | None, out: str | None, a
     if shown.spec.place in FILMED:
         written["game"] = str(folder / "game.gif")
         save_game(written["game"], model.policy, shown, model.seed, title)
-    _print(as_json, {"pictures": written, "run": str(path)}, "\n".join(written.values()))
+    tell(json_, {"pictures": written, "run": run}, "\n".join(written.values()))
 
 
 def _curves(path: Path, column: int, task: "Task") -> dict[str, "Figure"]:
@@ -161,46 +211,3 @@ def _curves(path: Path, column: int, task: "Task") -> dict[str, "Figure"]:
         "learning": figures.learning_curves(seeds, task.reference, title=f"{task.name}: learning"),
         "usage": figures.skill_usage(curve.episodes.T, usage, title=f"{task.name}: use of skills"),
     }
-
-
-def show_tasks(name: str | None, measure: bool, seed: int, as_json: bool) -> None:
-    from asap.envs import catalog
-
-    rows = []
-    for task in [catalog.find(name)] if name else [catalog.find(each) for each in catalog.names()]:
-        reference = task.reference
-        if measure:
-            from asap.paper.references import measure as measure_reference
-
-            reference = measure_reference(task.name, seed)
-        rows.append(
-            {
-                "task": task.name,
-                "summary": task.summary,
-                "gymnasium_id": task.gymnasium_id,
-                "reference": {**dataclasses.asdict(reference), "near_optimal": reference.near_optimal},
-            }
-        )
-    _print(as_json, {"tasks": rows}, "\n".join(_task_in_words(row) for row in rows))
-
-
-def _task_in_words(row: dict) -> str:
-    from asap.cli.training import number, references_in_words
-
-    reference = row["reference"]
-    return (
-        f"{row['task']:<20}{row['summary']}\n{'':<20}returns: {references_in_words(reference)}; "
-        f"near-optimal from {number(reference['near_optimal'])}\n{'':<20}Gymnasium: {row['gymnasium_id']}"
-    )
-
-
-def show_settings(as_json: bool) -> None:
-    from asap.config.schema import Config
-    from asap.config.settings import describe
-
-    rows = [row._asdict() for row in describe(Config)]
-    lines = [
-        f"{row['key']:<30}{row['default']!s:<16}{row['help']}" + (f" ({row['range']})" if row["range"] else "")
-        for row in rows
-    ]
-    _print(as_json, {"settings": rows}, "\n".join(lines))

@@ -1,23 +1,53 @@
 """`asap reproduce`: experiments run one after the other, their rows printed, their pictures and pages written."""
 
 import dataclasses
-import importlib.metadata
 import json
 import platform
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from asap.base.errors import UserError
-from asap.paper.experiments import GROUPS, Experiment, find
-from asap.runs.progress import ProgressBar
+from asap.cli.app import Debug, Json, app, tell
 
 if TYPE_CHECKING:
+    from asap.paper.experiments import Experiment
     from asap.paper.laboratory import Laboratory
     from asap.show.pages.report import Chapter
 
 
-def list_experiments(as_json: bool) -> None:
+@app.command()
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A result such as fig2a, or `rooms`, `soccer`, `all`; without it: the list."
+        ),
+    ] = "",
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds of every experiment; default: 20 in the rooms, 10 in soccer.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="First seed.")] = 0,
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where runs, pictures and pages go.")] = "reproduced",
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Repeat the paper's results and ours beyond it: per claim, what the paper says and what we measure.
+
+    `asap reproduce rooms` (or soccer, or all) also writes one page with everything (rooms.html, rooms.md). A stopped
+    command goes on where it was: its training runs are kept in DIR/runs.
+    """
+    if name:
+        _run_experiments(name, seeds, seed, out, json_)
+    else:
+        _list_experiments(json_)
+
+
+def _list_experiments(as_json: bool) -> None:
+    from asap.paper.experiments import GROUPS
+
     whole = GROUPS["all"]
     groups = {
         experiment.name: group for group, members in GROUPS.items() if members is not whole for experiment in members
@@ -25,16 +55,19 @@ def list_experiments(as_json: bool) -> None:
     rows = [{"name": one.name, "title": one.title, "group": groups[one.name], "seeds": one.seeds} for one in whole]
     lines = [f"{row['name']:<18}{row['title']}" for row in rows]
     lines += [f"{group:<18}{len(members)} of these, and one page with everything" for group, members in GROUPS.items()]
-    print(json.dumps({"results": rows}) if as_json else "\n".join(lines))
+    tell(as_json, {"results": rows}, "\n".join(lines))
 
 
-def reproduce(name: str, seeds: int | None, seed: int, out: str, as_json: bool) -> None:
+def _run_experiments(name: str, seeds: int | None, seed: int, out: str, as_json: bool) -> None:
+    from asap.paper.experiments import GROUPS, find
+
     experiments = find(name)
     if seeds is not None and seeds < 1:
         raise UserError("--seeds", "must be an integer >= 1", seeds, "the default is 20 in the rooms and 10 in soccer")
     if not 0 <= seed < 2**62:
         raise UserError("--seed", "must be an integer from 0 to 2^62 - 1", seed, "the default is 0")
     from asap.paper.laboratory import Laboratory
+    from asap.runs.loggers import ProgressBar
     from asap.runs.signals import StopRequest
 
     folder = Path(out)
@@ -52,7 +85,7 @@ def reproduce(name: str, seeds: int | None, seed: int, out: str, as_json: bool) 
         print(json.dumps({"name": name, "rows": rows, "pictures": pictures, "seconds": seconds, "out": str(folder)}))
 
 
-def _chapter(experiment: Experiment, laboratory: "Laboratory", quiet: bool) -> "Chapter":
+def _chapter(experiment: "Experiment", laboratory: "Laboratory", quiet: bool) -> "Chapter":
     from asap.show.pages.report import Chapter
 
     began, known = time.monotonic(), set(laboratory.records)
@@ -88,12 +121,13 @@ def _in_words(chapter: "Chapter", folder: Path) -> str:
 def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: list[int], seed: int, quiet: bool) -> None:
     import jax
 
+    from asap import __version__
     from asap.show.pages.report import report_html, results_markdown
 
     header = {
         "command": f"asap reproduce {name}" + (f" --seeds {seeds[0]}" if len(seeds) == 1 else "") + f" --seed {seed}",
         "seeds": " or ".join(f"{seed} to {seed + count - 1}" for count in seeds),
-        "asap-rl": importlib.metadata.version("asap-rl"),
+        "asap-rl": __version__,
         "jax": jax.__version__,
         "platform": f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
         "time": f"{sum(chapter.seconds for chapter in chapters) / 60:.1f} minutes",

@@ -1,8 +1,8 @@
-"""Typed settings: said once in frozen dataclasses, checked with the cure, overridden by `key=value`, kept as TOML.
+"""Typed settings: said once in frozen dataclasses, checked with the cure, overridden by `key=value`.
 
-This file knows how settings work, not which exist (that is `config.py`). A config is a frozen dataclass; each field is
-a `setting(...)` or another such dataclass, which TOML calls a section. Every field has a default. Types: bool, int,
-float, str, tuples of these, and `... | None`.
+This file knows how settings work, not which exist (that is `schema.py`) nor how files hold them (`toml.py`). A config
+is a frozen dataclass; each field is a `setting(...)` or another such dataclass, which TOML calls a section. Every field
+has a default. Types: bool, int, float, str, tuples of these, and `... | None`.
 """
 
 import dataclasses
@@ -12,21 +12,17 @@ import math
 import operator
 import re
 import reprlib
-import stat
 import sys
 import tomllib
 import types
 import typing
 from collections.abc import Iterable, Iterator
 from functools import cache
-from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from asap.base.errors import UserError
 
-Config = TypeVar("Config")
-MAX_FILE_BYTES = 1_000_000
+AnyConfig = TypeVar("AnyConfig")
 _NOUNS = {
     bool: ("true or false", "true or false"),
     int: ("an integer", "integers"),
@@ -92,19 +88,19 @@ def describe(cls: type) -> list[Row]:
     """Every setting of a config class, in the order of declaration."""
     return [
         Row(key, re.sub("^an? ", "", _noun(kind)), default, rules.help, rules.range_text())
-        for key, kind, default, rules in _schema(cls).settings.values()
+        for key, kind, default, rules in schema_of(cls).settings.values()
     ]
 
 
-class _Schema(NamedTuple):
+class Schema(NamedTuple):
     settings: dict[str, Setting]
     names: dict[str, str]  # every full name that means a setting, aliases too -> its key
     sections: tuple[str, ...]
 
 
 @cache
-def _schema(cls: type) -> _Schema:
-    settings = {found.key: found for found in _walk(cls(), "")}
+def schema_of(cls: type) -> Schema:
+    settings = {found.key: found for found in walk(cls(), "")}
     names: dict[str, str] = {}
     sections: dict[str, None] = {}
     for key, kind, default, rules in settings.values():
@@ -117,10 +113,10 @@ def _schema(cls: type) -> _Schema:
                 raise TypeError(f"{full}: names both {names[full]} and {key}")
         parts = key.split(".")
         sections |= {".".join(parts[:depth]): None for depth in range(1, len(parts))}
-    return _Schema(settings, names, tuple(sections))
+    return Schema(settings, names, tuple(sections))
 
 
-def _walk(config: Any, prefix: str) -> Iterator[Setting]:
+def walk(config: Any, prefix: str) -> Iterator[Setting]:
     """The settings of a config, with the values it has now."""
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
@@ -128,9 +124,10 @@ def _walk(config: Any, prefix: str) -> Iterator[Setting]:
         if not dataclasses.is_dataclass(kind):
             yield Setting(key, kind, value, field.metadata.get("rules", Constraints()))
         elif type(value) is kind:
-            yield from _walk(value, key + ".")
+            yield from walk(value, key + ".")
         else:
-            raise UserError(key, f"must be a {kind.__name__}", _shown(value), f"give {kind.__name__}(...)")
+            name = getattr(kind, "__name__", str(kind))
+            raise UserError(key, f"must be a {name}", shown(value), f"give {name}(...)")
 
 
 def _is_optional(kind: Any) -> bool:
@@ -162,14 +159,14 @@ def _noun(kind: Any, plural: bool = False) -> str:
 # ---- Checking -----------------------------------------------------------------------------------------------------
 
 
-def validate(config: Config) -> Config:
+def validate(config: AnyConfig) -> AnyConfig:
     """The same config with every value checked and of its declared type exactly (1 -> 1.0, numpy -> Python)."""
-    settings = _schema(type(config)).settings
-    values = {key: _checked(value, kind, settings[key], key) for key, kind, value, _ in _walk(config, "")}
-    return _with(config, values)
+    settings = schema_of(type(config)).settings
+    values = {key: checked(value, kind, settings[key], key) for key, kind, value, _ in walk(config, "")}
+    return with_values(config, values)
 
 
-def _with(config: Any, values: dict[str, Any], prefix: str = "") -> Any:
+def with_values(config: Any, values: dict[str, Any], prefix: str = "") -> Any:
     """A copy with the values at these keys. One `replace` per section, so that its __post_init__ sees them together."""
     changes = {}
     for field in dataclasses.fields(config):
@@ -177,11 +174,11 @@ def _with(config: Any, values: dict[str, Any], prefix: str = "") -> Any:
         if key in values:
             changes[field.name] = values[key]
         elif dataclasses.is_dataclass(value):
-            changes[field.name] = _with(value, values, key + ".")
+            changes[field.name] = with_values(value, values, key + ".")
     return dataclasses.replace(config, **changes)
 
 
-def _checked(value: Any, kind: Any, of: Setting, where: str) -> Any:
+def checked(value: Any, kind: Any, of: Setting, where: str) -> Any:
     value = _plain(value)
     if value is None and _is_optional(kind):
         return None
@@ -207,7 +204,7 @@ def _checked_items(value: Any, kind: Any, of: Setting, where: str) -> tuple:
         kinds = kinds[:1] * len(value)
     if not isinstance(value, list | tuple) or len(value) != len(kinds):
         _refuse(f"must be {_noun(kind)}", value, of, where)
-    return tuple(_checked(item, kinds[i], of, f"{where}[{i}]") for i, item in enumerate(value))
+    return tuple(checked(item, kinds[i], of, f"{where}[{i}]") for i, item in enumerate(value))
 
 
 def _plain(value: Any) -> Any:
@@ -248,8 +245,17 @@ def _expected(kind: Any, rules: Constraints) -> str:
 
 
 def _refuse(what: str, value: Any, of: Setting, where: str, cure: str = "") -> typing.NoReturn:
-    default = "leave it out for none" if of.default is None else f"the default is {_toml(of.default)[:80]}"
-    raise UserError(where, what, _shown(value), cure or default)
+    default = "leave it out for none" if of.default is None else f"the default is {toml_value(of.default)[:80]}"
+    raise UserError(where, what, shown(value), cure or default)
+
+
+def toml_value(value: Any) -> str:
+    """A checked value as a TOML file and `key=value` have it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, str):  # JSON's escapes are TOML's, except that TOML also wants DEL escaped
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 class _Short(reprlib.Repr):
@@ -263,28 +269,28 @@ class _Short(reprlib.Repr):
         return repr(value) if value.bit_length() <= 128 else f"an integer of {value.bit_length()} bits"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     return _Short().repr(_plain(value))
 
 
 # ---- Overriding ---------------------------------------------------------------------------------------------------
 
 
-def override(config: Config, items: Iterable[str]) -> Config:
+def override(config: AnyConfig, items: Iterable[str]) -> AnyConfig:
     """The config after `section.key=value` items, the later ones winning.
 
     Values are TOML, or bare words where text is wanted. `key=value` will do when one section only has that key, and
     `key=none` empties an optional setting.
     """
-    schema = _schema(type(config))
+    schema = schema_of(type(config))
     values = {}
     for item in [items] if isinstance(items, str) else items:
         name, equals, text = (part.strip() for part in item.partition("="))
         if not equals or not name:
-            raise UserError("override", "must have the form key=value", _shown(item), f"write {name or 'key'}=value")
-        found = _find(name, _parsed(text, None), schema, short=True)
-        values[found.key] = _checked(_parsed(text, found.kind), found.kind, found, found.key)
-    return validate(_with(config, values))
+            raise UserError("override", "must have the form key=value", shown(item), f"write {name or 'key'}=value")
+        found = find(name, _parsed(text, None), schema, short=True)
+        values[found.key] = checked(_parsed(text, found.kind), found.kind, found, found.key)
+    return validate(with_values(config, values))
 
 
 def _parsed(text: str, kind: Any) -> Any:
@@ -306,13 +312,13 @@ def _parsed(text: str, kind: Any) -> Any:
     return value
 
 
-def _find(name: str, value: Any, schema: _Schema, where: str = "", short: bool = False) -> Setting:
+def find(name: str, value: Any, schema: Schema, where: str = "", short: bool = False) -> Setting:
     """The setting that a user's name means."""
     if name in schema.names:
         return schema.settings[schema.names[name]]
     if name in schema.sections:
         inside = next(key for key in schema.settings if key.startswith(name + "."))
-        raise UserError(where + name, "is a section, not a setting", _shown(value), f"name one in it, such as {inside}")
+        raise UserError(where + name, "is a section, not a setting", shown(value), f"name one in it, such as {inside}")
     same = {key: None for known, key in schema.names.items() if short and known.rpartition(".")[2] == name}
     if len(same) > 1:
         raise UserError(where + name, "is in several sections", cure=f"write one of {', '.join(same)}")
@@ -321,7 +327,7 @@ def _find(name: str, value: Any, schema: _Schema, where: str = "", short: bool =
     what, known = ("section", schema.sections) if isinstance(value, dict) else ("setting", tuple(schema.names))
     cure = _nearest(name[:80], known, schema.sections)
     name = name[:80] if name and name.isprintable() else ascii(name[:80])
-    raise UserError(where + name, f"unknown {what}", _shown(value), cure)
+    raise UserError(where + name, f"unknown {what}", shown(value), cure)
 
 
 def _nearest(name: str, known: tuple[str, ...], sections: tuple[str, ...]) -> str:
@@ -338,123 +344,3 @@ def _nearest(name: str, known: tuple[str, ...], sections: tuple[str, ...]) -> st
     section = section if section in sections else ""
     beside = [full for full in dict.fromkeys(known + sections) if full.rpartition(".")[0] == section]
     return f"known here: {', '.join(beside)}"
-
-
-# ---- TOML ---------------------------------------------------------------------------------------------------------
-
-
-def read_toml(cls: type[Config], path: str | PathLike, base: Config | None = None) -> Config:
-    """The config in a TOML file; what the file leaves out comes from `base`, or from the defaults."""
-    path, schema = Path(path), _schema(cls)
-    text = _read_text(path)
-    try:
-        tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _syntax_error(path, text, error) from None
-    values = {}
-    for line, name, value in _assignments(text, schema.sections):
-        where = f"{path} line {line}: "
-        found = _find(name, value, schema, where)
-        if found.key in values:
-            raise UserError(where + name, "is given twice", _shown(value), f"keep only {found.key}")
-        values[found.key] = _checked(value, found.kind, found, where + found.key)
-    return validate(_with(cls() if base is None else base, values))
-
-
-def to_toml(config: Any) -> str:
-    """The config as TOML that `read_toml` turns back into an equal one. Settings that are None are left out."""
-    sections: dict[str, list[str]] = {"": []}  # keys of no section must come before the first header
-    for key, _, value, _ in _walk(validate(config), ""):
-        section, _, name = key.rpartition(".")
-        lines = sections.setdefault(section, [f"\n[{section}]"])
-        if value is not None:
-            lines.append(f"{name} = {_toml(value)}")
-    return "\n".join(line for lines in sections.values() for line in lines).lstrip("\n") + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, str):  # JSON's escapes are TOML's, except that TOML also wants DEL escaped
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return str(value).lower() if isinstance(value, bool) else repr(value)
-
-
-def _read_text(path: Path) -> str:
-    """The text of a regular file. Never opens a FIFO or device, where reading could wait for ever."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            kind = "directory" if path.is_dir() else "FIFO, socket or device"
-            raise UserError(str(path), "must be a regular file", f"a {kind}", "give the path of a TOML file")
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(str(path), f"cannot be read: {reason}", cure="check the path and its permissions") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise UserError(str(path), "is too large", f"over {MAX_FILE_BYTES} bytes", "give the path of a TOML file")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        got = f"byte 0x{data[error.start]:02x}"
-        raise UserError(f"{path} line {line}", "is not UTF-8 text", got, "save the file as UTF-8") from None
-
-
-def _syntax_error(path: Path, text: str, error: Exception) -> UserError:
-    reason = "nested too deeply" if isinstance(error, RecursionError) else re.sub(r" \(at .*|;.*", "", str(error))
-    at = re.search(r"\(at line (\d+)", str(error))
-    line = int(at[1]) if at else _bad_line(text)
-    got = _shown(text.split("\n")[line - 1].strip())
-    cure = "write each key once, as key = value, with text in quotes"
-    return UserError(f"{path} line {line}", f"is not TOML: {reason}", got, cure)
-
-
-def _bad_line(text: str) -> int:
-    """Where the first statement starts that is wrong by itself; else the last one (it repeats a key, say)."""
-    line = 1
-    for line, statement in _statements(text):  # noqa: B007 - read after the loop.
-        try:
-            tomllib.loads(statement)
-        except (ValueError, RecursionError):
-            break
-    return line
-
-
-def _assignments(text: str, sections: tuple[str, ...]) -> Iterator[tuple[int, str, Any]]:
-    """(line, full key, value) of each assignment and of each header that names no section.
-
-    tomllib does not tell lines, so each statement is parsed again by itself, under its header.
-    """
-    header = ""
-    for line, statement in _statements(text):
-        if statement.startswith("["):
-            header = statement + "\n"
-        tree = tomllib.loads(header if statement.startswith("[") else header + statement)
-        for key, value in _flat(tree, "", sections):
-            yield line, key, value
-
-
-def _flat(tree: dict[str, Any], prefix: str, sections: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        if isinstance(value, dict) and prefix + name in sections:
-            yield from _flat(value, prefix + name + ".", sections)
-        else:
-            yield prefix + name, value
-
-
-_TOKEN = re.compile(
-    r'''"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*|[\[\]{}\n]''', re.DOTALL
-)
-
-
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """(first line, text) of each statement: it ends at a newline outside of strings, comments and brackets."""
-    depth, start, line = 0, 0, 1
-    for token in _TOKEN.finditer(text + "\n"):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
-        if token[0] == "\n" and (depth <= 0 or token.end() > len(text)):
-            statement = text[start : token.start()]
-            if statement.strip() and not statement.lstrip().startswith("#"):
-                yield line, statement.strip()
-            depth, start, line = 0, token.end(), line + statement.count("\n") + 1

@@ -15,7 +15,7 @@ from asap.data.scan import Scan
 _KINDS = {"action": "iu", "episode": "iu", "terminated": "biu", "truncated": "biu", SUCCESS: "biu"}
 
 
-class Logged(NamedTuple):
+class StoredEpisode(NamedTuple):
     """One episode of T steps."""
 
     observation: np.ndarray  # (T, O)
@@ -52,7 +52,7 @@ class Dataset:
     def longest(self) -> int:
         return int(self.episodes.length.max())
 
-    def read(self, index: int) -> Logged:
+    def read(self, index: int) -> StoredEpisode:
         """One episode, by its place among those that are used."""
         episodes = self.episodes
         start, length, number = (int(part[index]) for part in (episodes.start, episodes.length, episodes.number))
@@ -64,7 +64,7 @@ class Dataset:
         known = BEHAVIOUR in self.columns
         log_prob = self.columns[BEHAVIOUR].read(start, length) if known else np.zeros(length, np.float32)
         final, descriptor = row(FINAL, observation[-1]), row(DESCRIPTOR, self.layout.descriptor)
-        return Logged(observation, action, reward, log_prob, final, descriptor, bool(episodes.terminated[index]))
+        return StoredEpisode(observation, action, reward, log_prob, final, descriptor, bool(episodes.terminated[index]))
 
     def _require_same_task(self) -> None:
         meta, layout = self.meta, self.layout

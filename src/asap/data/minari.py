@@ -2,24 +2,21 @@
 
 import importlib.metadata
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from asap.base.errors import UserError
 from asap.data.layout import FINAL, Meta
 from asap.data.writing import DatasetWriter
-from asap.envs import catalog
-
-if TYPE_CHECKING:
-    from minari import MinariDataset
 
 
-def converted(name: str) -> str:
-    """The path of the converted file; made when it is not there yet."""
+def converted(name: str, tasks: Mapping[str, str]) -> str:
+    """The path of the converted file; made when it is not there yet. `tasks`: from Gymnasium's ids to our names."""
     try:
-        import minari
+        import minari  # pyright: ignore[reportMissingImports] - an extra.
     except ImportError:
         raise UserError(
             "--offline", "datasets of Minari need an extra", f"minari:{name}", "pip install 'asap-rl[offline]'"
@@ -33,7 +30,7 @@ def converted(name: str) -> str:
                 "--offline", f"Minari: {error}", f"minari:{name}", f"get it with: minari download {name}"
             ) from None
         path.parent.mkdir(parents=True, exist_ok=True)
-        _convert(dataset, name, path)
+        _convert(dataset, name, path, tasks)
     return str(path)
 
 
@@ -43,7 +40,7 @@ def _place(name: str) -> Path:
     return cache / "asap" / "minari" / f"{name.replace('/', '+')}.npz"
 
 
-def _convert(dataset: "MinariDataset", name: str, path: Path) -> None:
+def _convert(dataset: Any, name: str, path: Path, tasks: Mapping[str, str]) -> None:
     _require_plain_spaces(dataset, name)
     first_action = int(dataset.action_space.start)
     with DatasetWriter(path) as writer:
@@ -63,10 +60,11 @@ def _convert(dataset: "MinariDataset", name: str, path: Path) -> None:
                 }
             )
         versions = {"minari": importlib.metadata.version("minari")}
-        writer.finish(Meta(task=_task_of(dataset), controller=f"minari:{name}", versions=versions))
+        task = None if dataset.env_spec is None else tasks.get(dataset.env_spec.id)
+        writer.finish(Meta(task=task, controller=f"minari:{name}", versions=versions))
 
 
-def _require_plain_spaces(dataset: "MinariDataset", name: str) -> None:
+def _require_plain_spaces(dataset: Any, name: str) -> None:
     from gymnasium.spaces import Box, Discrete
 
     if not isinstance(dataset.action_space, Discrete):
@@ -79,9 +77,3 @@ def _require_plain_spaces(dataset: "MinariDataset", name: str) -> None:
     if not isinstance(dataset.observation_space, Box) or len(dataset.observation_space.shape) != 1:
         what = f"needs observations that are one row of numbers, has {dataset.observation_space}"
         raise UserError("--offline", what, f"minari:{name}", "choose another dataset")
-
-
-def _task_of(dataset: "MinariDataset") -> str | None:
-    """Our name of the environment, where it is one of ours."""
-    env_id = None if dataset.env_spec is None else dataset.env_spec.id
-    return next((name for name in catalog.names() if catalog.find(name).gymnasium_id == env_id), None)

@@ -13,13 +13,12 @@ from asap.base.episodes import EpisodeId
 from asap.base.errors import UserError
 from asap.envs.gymnasium.actions import Action
 from asap.envs.gymnasium.checked_env import CheckedEnv
-from asap.envs.gymnasium.errors import EnvError
+from asap.envs.gymnasium.errors import EnvError, explained
 from asap.envs.gymnasium.make import EnvSource
 from asap.envs.gymnasium.task import HostedTask
+from asap.policy.build import plan_of
 from asap.policy.host import Player
-from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
-from asap.workers.failures import explained
 
 Choose = Callable[[Float[np.ndarray, "O"]], Action]
 

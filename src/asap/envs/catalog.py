@@ -117,8 +117,8 @@ def _striker(number: int, summary: str, reference: Reference, episodes: int) -> 
     )
 
 
-_TASKS = (
-    CompiledTask(
+def _two_rooms() -> CompiledTask:
+    return CompiledTask(
         name="two-rooms",
         summary="2R: up through the door, then down to the goal",
         gymnasium_id="asap/TwoRooms-v0",
@@ -130,8 +130,11 @@ _TASKS = (
         misspecified=(-0.5, 0.0, 1.0),
         approximate=_AT_THE_WALL,
         reference=Reference(-383.7, 53.1, 71.3),
-    ),
-    CompiledTask(
+    )
+
+
+def _flipped_two_rooms() -> CompiledTask:
+    return CompiledTask(
         name="flipped-two-rooms",
         summary="flipped 2R: the mirror image of 2R, door below, goal above",
         gymnasium_id="asap/FlippedTwoRooms-v0",
@@ -143,8 +146,11 @@ _TASKS = (
         misspecified=(-0.5, 0.0, 1.0),
         approximate=_AT_THE_WALL,
         reference=Reference(-383.7, 53.1, 71.3),
-    ),
-    CompiledTask(
+    )
+
+
+def _three_rooms() -> CompiledTask:
+    return CompiledTask(
         name="three-rooms",
         summary="3R: one skill is needed in two rooms that do not touch",
         gymnasium_id="asap/ThreeRooms-v0",
@@ -156,21 +162,31 @@ _TASKS = (
         misspecified=(0.01,),
         approximate=(1.0,),
         reference=Reference(-398.6, 30.7, 60.4),
+    )
+
+
+# Made when they are asked for: most runs need one of them, or none.
+_MAKERS: dict[str, Callable[[], CompiledTask]] = {
+    "two-rooms": _two_rooms,
+    "flipped-two-rooms": _flipped_two_rooms,
+    "three-rooms": _three_rooms,
+    "striker-r1": functools.partial(
+        _striker, 1, "R1: a striker against a goalkeeper", Reference(-0.083, 0.947, None), 15_000
     ),
-    _striker(1, "R1: a striker against a goalkeeper", Reference(-0.083, 0.947, None), 15_000),
-    _striker(2, "R2: a striker against a goalkeeper and a defender", Reference(-0.185, 0.450, None), 40_000),
-    _striker(3, "R3: a striker against a goalkeeper and two defenders", Reference(-0.190, 0.101, None), 40_000),
-)
+    "striker-r2": functools.partial(
+        _striker, 2, "R2: a striker against a goalkeeper and a defender", Reference(-0.185, 0.450, None), 40_000
+    ),
+    "striker-r3": functools.partial(
+        _striker, 3, "R3: a striker against a goalkeeper and two defenders", Reference(-0.190, 0.101, None), 40_000
+    ),
+}
+NAMES = tuple(_MAKERS)
 
 
-def names() -> tuple[str, ...]:
-    return tuple(task.name for task in _TASKS)
-
-
+@functools.cache
 def find(name: str) -> CompiledTask:
-    for task in _TASKS:
-        if task.name == name:
-            return task
+    if name in _MAKERS:
+        return _MAKERS[name]()
     near = nearest(name)
     cure = f"did you mean '{near}'?" if near else "see `asap tasks`, or give an id of Gymnasium"
     raise UserError("task", "unknown task", repr(name), cure)
@@ -178,7 +194,7 @@ def find(name: str) -> CompiledTask:
 
 def nearest(name: str) -> str | None:
     """The task that may have been meant."""
-    return next(iter(difflib.get_close_matches(name, names(), 1, 0.4)), None)
+    return next(iter(difflib.get_close_matches(name, NAMES, 1, 0.4)), None)
 
 
 def task_set(names_and_weights: tuple[tuple[str, float], ...]) -> CompiledTasks:

@@ -19,7 +19,7 @@ from asap.envs.gymnasium.task import HostedTask, describe
 
 def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
     """A task of `asap tasks`, an id of Gymnasium, or what an importable 'module:function' makes."""
-    if name in catalog.names() or (":" not in name and not _is_registered(name) and catalog.nearest(name)):
+    if name in catalog.NAMES or (":" not in name and not _is_registered(name) and catalog.nearest(name)):
         return catalog.find(name)
     return _described(name, env)
 
@@ -62,10 +62,11 @@ def recorded_task(record: dict[str, Any], env: Any) -> HostedTask:
 
 def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     """mu over the tasks of a config; tasks that can't share a policy are refused."""
+    first = tasks[0]
     if any(isinstance(task, HostedTask) for task in tasks) and len(tasks) > 1:
         names = " ".join(task.name for task in tasks)
         raise UserError("task", "a Gymnasium environment is trained alone", names, "name one")
-    if not isinstance(tasks[0], HostedTask):
+    if not isinstance(first, HostedTask):
         catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
     return TaskSet(tasks, config.run.weights)
 
@@ -92,7 +93,7 @@ def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     names, weights = [], []
     for text in texts:
         name, colon, weight = text.partition(":")
-        if name not in catalog.names():
+        if name not in catalog.NAMES:
             name, colon = text, ""
         try:
             weights.append(float(weight) if colon else 1.0)

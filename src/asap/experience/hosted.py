@@ -20,7 +20,7 @@ from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config
 from asap.experience.episode_warnings import EpisodeWarnings
 from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation
-from asap.policy.plan import plan_of
+from asap.policy.build import plan_of
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.scaling import moments_of
 from asap.workers.dispatch import Dispatcher

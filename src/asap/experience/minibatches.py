@@ -30,7 +30,7 @@ class Minibatch(NamedTuple):
     truncated: Bool[Array, "*batch L T"]
     success: Bool[Array, "*batch L T"]  # On the last step of an episode.
     behaviour_log_prob: Float[Array, "*batch L T"]
-    merit: Float[Array, "*batch L T"]  # Of the step's episode, see `asap.experience.weights.merits`.
+    merit: Float[Array, "*batch L T"]  # Of the step's episode, see `asap.experience.logged.merits`.
     counted: Bool[Array, "*batch L T"]
 
 

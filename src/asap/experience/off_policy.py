@@ -18,10 +18,9 @@ from asap.base.arrays import compiled
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.data.dataset import Dataset
-from asap.experience.logged import as_steps
+from asap.experience.logged import as_steps, effective_sample_size
 from asap.experience.minibatches import Batches, Minibatch
 from asap.experience.protocol import Evaluation
-from asap.experience.weights import effective_sample_size
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import MARGINAL, score
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
-from numpy.typing import ArrayLike
 
 from asap.base.keys import Key
 from asap.base.spec import TaskSet
@@ -26,7 +25,7 @@ class Behaviour(NamedTuple):
     """Who logged the steps."""
 
     log_prob: Float[Array, "T L"]  # Of the logged action.
-    merit: Float[Array, "T L"]  # Of the step's episode, see `asap.experience.weights.merits`.
+    merit: Float[Array, "T L"]  # Of the step's episode, see `asap.experience.logged.merits`.
 
 
 class ScoredEpisodes(NamedTuple):
@@ -126,11 +125,3 @@ class Experience(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-def known_mean(values: ArrayLike, axis: int | tuple[int, ...] = -1) -> np.ndarray | np.floating:
-    """The mean of what is known; NaN where nothing is, which NumPy's own would warn of."""
-    values = np.asarray(values, float)
-    known = ~np.isnan(values)
-    count = known.sum(axis)
-    return np.where(count > 0, np.where(known, values, 0.0).sum(axis) / np.maximum(count, 1), np.nan)

@@ -17,8 +17,8 @@ from asap.base.arrays import contract
 from asap.base.spec import TaskSet
 from asap.base.types import Transition
 from asap.config.schema import Config, LearnConfig
+from asap.experience.logged import clipped_weights, effective_sample_size, log_ratios_so_far
 from asap.experience.protocol import Batch
-from asap.experience.weights import clipped_weights, effective_sample_size, log_ratios_so_far
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import Moments, shift_and_scale
 from asap.policy.score import MARGINAL, score

@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from asap.base.arrays import compiled, member, over_seeds, stack, to_arrays
+from asap.base.arrays import compiled, known_mean, member, over_seeds, stack, to_arrays
 from asap.base.errors import RunError
 from asap.base.keys import Key, root
 from asap.config.schema import Config
-from asap.experience.protocol import Counters, Evaluation, Experience, Fed, known_mean
+from asap.experience.protocol import Counters, Evaluation, Experience, Fed
 from asap.learn.regularize import Regularity
 from asap.learn.state import Budget, Metrics, Start, TrainState, first_state, is_active
 from asap.learn.update import update

@@ -13,7 +13,7 @@ from asap.base.files import BadFile, open_regular, replace
 from asap.base.spec import TaskSet
 from asap.compose import read_run, saved_settings
 from asap.config.schema import Config
-from asap.config.settings import to_toml
+from asap.config.toml import to_toml
 from asap.learn.state import restored_outcome
 from asap.model.training import blank_start
 from asap.policy.policy import ASAPPolicy
@@ -52,9 +52,11 @@ def policies_in(saved: Saved) -> ASAPPolicy:
         policies = restored_outcome(blank, saved.arrays, saved.config)
     else:
         policies = from_arrays(blank, saved.arrays)
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies)):
-        raise RunError("model", "has parameters that are not finite", cure="use another file")
     return policies
+
+
+def are_equal(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
+    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
 
 
 def source_policies(config: Config) -> ASAPPolicy | None:
@@ -75,11 +77,14 @@ def write_saved(path: Path, saved: Saved) -> None:
 
 def read_saved(path: Path, env: Any = None, best: bool = False) -> Saved:
     """From a file or a run directory, proven whole."""
-    return _from_run(path, best) if os.path.isdir(path) and not _is_missing(path) else _from_file(path, env)
+    return _from_run(path, best) if _is_folder(path) else _from_file(path, env)
 
 
-def _is_missing(path: Path) -> bool:
-    return not os.path.lexists(path)
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except ValueError:  # A NUL in the path.
+        return False
 
 
 def _from_run(path: Path, best: bool) -> Saved:
@@ -105,11 +110,11 @@ def _from_file(path: Path, env: Any) -> Saved:
         if seed not in range(config.run.seed, config.run.seed + config.run.seeds):
             raise UserError("seed", "was not trained", seed)
         saved = Saved(config, tasks, seed, arrays, whole, counted)
-        policies_in(saved)
-    except RunError as error:
-        raise RunError("model", str(error).removeprefix("model: "), path, "use another file") from None
+        policies = policies_in(saved)
     except UserError as error:
         raise RunError("model", f"cannot be used by this release: {error}", path, "save it anew") from None
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies)):
+        raise RunError("model", "has parameters that are not finite", path, "use another file")
     return saved
 
 

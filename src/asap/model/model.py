@@ -11,12 +11,9 @@ model.save("cartpole.asap")
 model = ASAP.load("cartpole.asap")
 """
 
-import contextlib
 import os
-import shutil
 import signal
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,23 +23,21 @@ from numpy.typing import ArrayLike
 
 from asap.base.arrays import member, stack, to_arrays
 from asap.base.episodes import EVALUATION
-from asap.base.errors import RunError, UserError
+from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
 from asap.compose import compose, feature_settings, given_task, same_but_for_budget, with_budget
 from asap.config.schema import Config
-from asap.config.settings import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation
 from asap.learn.state import TrainState
-from asap.model.files import Saved, policies_in, read_saved, source_policies, write_saved
+from asap.model.files import Saved, are_equal, policies_in, read_saved, source_policies, write_saved
 from asap.model.predict import Predictor
-from asap.model.reports import evaluation_report
-from asap.model.result import Result
-from asap.model.training import Training, blank_start, seeds_of, train, train_run
+from asap.model.result import Result, evaluation_report
+from asap.model.training import blank_start, holds_run, learn_on, seeds_of, temporary_folder
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of
 from asap.runs.directory import Run, print_note
-from asap.runs.events import Callback, InMemory
+from asap.runs.events import Callback
 from asap.runs.loggers import loggers
 from asap.runs.signals import StopRequest
 
@@ -107,11 +102,13 @@ class ASAP:
         """Forgets what was learned: the policies are the start again."""
         self.result: Result | None = None
         self._hold(blank_start(self.config, self.tasks).policy, None, 0, 0)
+        self._is_drawn = True
         return self
 
     def _hold(self, policies: ASAPPolicy, state: dict[str, np.ndarray] | None, episodes: int, steps: int) -> None:
         """`state` is all that the learner needs to go on, by name; None before it has learned."""
         self.policies, self._state = jax.tree.map(np.asarray, policies), state
+        self._is_drawn = False  # Policies that nobody has learned or given are drawn anew where learning starts.
         self.num_episodes, self.num_timesteps = episodes, steps
         self._predictor = Predictor(self.tasks, self.policy, self.seed)
 
@@ -146,6 +143,13 @@ class ASAP:
     @property
     def policy(self) -> ASAPPolicy:
         return member(self.policies, self._index)
+
+    @policy.setter
+    def policy(self, policy: ASAPPolicy) -> None:
+        """Puts another policy in its place; learning goes on from it with a learner that is new."""
+        every = [member(self.policies, index) for index in range(len(self.seeds))]
+        every[self._index] = jax.tree.map(np.asarray, policy)
+        self._hold(stack(every), None, self.num_episodes, self.num_timesteps)
 
     @property
     def num_parameters(self) -> int:
@@ -182,27 +186,13 @@ class ASAP:
         what was learned so far and raises KeyboardInterrupt.
         """
         callbacks = [callback] if callable(callback) else list(callback or ())
-        recorded = None if run is None else self._recorded(Path(run))
+        if run is not None:
+            self._join(Path(run))
         config = self._with_more(episodes, total_timesteps)
-        with (
-            StopRequest() as stop,
-            loggers(config, tensorboard_log, wandb_project, progress_bar) as told,
-            _folder() as folder,
-        ):
-            given = None
-            if self._state is None:
-                given = self.policies if self.num_episodes else source_policies(config)
-            if recorded is None:
-                training = Training(
-                    config, self.tasks, InMemory(), [*told, *callbacks], self._workers, folder, print_note, given
-                )
-                states, self.result = train(training, self._state, stop, evaluates=False)
-            else:
-                if not (recorded.path / "config.toml").exists():
-                    recorded = Run.create(recorded.path, to_toml(config))
-                states, self.result = train_run(
-                    recorded, config, self.tasks, stop, [*told, *callbacks], self._workers, given, self._state, False
-                )
+        with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as told:
+            given = source_policies(config) if self._is_drawn else self.policies
+            training = run, config, self.tasks, [*told, *callbacks], self._workers
+            states, self.result = learn_on(*training, given, self._state, stop)
         self._take(states)
         if stop.requested:
             raise KeyboardInterrupt if stop.requested == signal.SIGINT else SystemExit(stop.exit_code)
@@ -222,11 +212,10 @@ class ASAP:
         episodes = None if episodes is None else episodes + self.num_episodes
         return with_budget(self.config, episodes, None if steps is None else steps + self.num_timesteps)
 
-    def _recorded(self, folder: Path) -> Run:
-        """The run to record in. One that is there must have these settings; a model that is new goes on from it."""
-        if not (folder / "config.toml").exists():
-            return Run(folder, print_note)
-        run = Run.open(folder)
+    def _join(self, folder: Path) -> None:
+        """A run that is there must have these settings; a model that has not learned goes on from it."""
+        if not holds_run(folder) or Run.open(folder).latest() is None:
+            return
         saved = read_saved(folder)
         if not same_but_for_budget(self.config, saved.config):
             raise UserError(
@@ -234,9 +223,8 @@ class ASAP:
             )
         if self._state is None and saved.state is not None:
             self._adopt(saved)
-        elif saved.state is not None and not _are_equal(self._state, saved.state):
+        elif saved.state is not None and not are_equal(self._state, saved.state):
             raise UserError("run", "holds what another model has learned", folder, "choose another directory")
-        return run
 
     # ---- Playing ----
 
@@ -286,7 +274,7 @@ class ASAP:
         run = self.config.run
         count = run.final_episodes if episodes is None else int(episodes)
         sure = run.deterministic if deterministic is None else bool(deterministic)
-        with _folder() as folder:
+        with temporary_folder() as folder:
             experience = choose(self.config, self.tasks, self._workers, folder, print_note, learns=False)
             try:
                 return experience.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure)
@@ -363,21 +351,3 @@ class ASAP:
         return Saved(
             self.config, self.tasks, self.seed, state, self._state is not None, (self.num_episodes, self.num_timesteps)
         )
-
-
-def _are_equal(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
-    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    """For what workers print, made when it is needed; kept where something failed, because the error names it."""
-    folder = Path(tempfile.gettempdir()) / f"asap-{os.getpid()}-{os.urandom(4).hex()}"
-    try:
-        yield folder
-    except RunError:
-        raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.base.spec import TaskSet
+from asap.policy.build import plan_of
 from asap.policy.host import Player
-from asap.policy.plan import plan_of
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 
-_PREDICT = 6  # Stream of the seed's draws on the host.
+_PREDICT, _OTHER_ROWS = 6, 12  # Streams of the seed's draws on the host.
 
 
 class Predictor:
@@ -23,7 +23,7 @@ class Predictor:
         self._tasks, self._policy, first = tasks, policy, tasks.tasks[0]
         self._read, self._act, self._shape = first.reader(), first.actor(), first.observation_shape
         self._player = Player(plan_of(policy, len(tasks.spec.observation_names), tasks.descriptors))
-        self._generator = host_generator(seed, _PREDICT)
+        self._generator, self._seed, self._calls = host_generator(seed, _PREDICT), seed, 0
 
     def predict(
         self,
@@ -34,22 +34,27 @@ class Predictor:
         task: str | None,
     ) -> tuple[Any, Any]:
         index = 0 if task is None and self._tasks.size == 1 else self._task(task)
-        if state is None and np.shape(obs) == self._shape:  # The usual call, without detours.
+        if state is None and getattr(obs, "shape", None) == self._shape:  # The usual call, without detours.
             skill, action = self._player.act(self._read(obs), NO_SKILL, deterministic, self._generator, index)
             return self._act(action), np.int64(skill)
         return self._predict_rows(obs, state, episode_start, bool(deterministic), index)
 
     def _predict_rows(self, obs: ArrayLike, state, episode_start, deterministic: bool, task: int) -> tuple[Any, Any]:
-        shape = np.shape(obs)
-        is_batch = len(shape) == len(self._shape) + 1 and shape[1:] == self._shape
-        rows = obs if is_batch else [obs]
-        previous = checked_state(state, episode_start, shape[:1] if is_batch else (), self._policy.num_skills)
+        shape = _shape_of(obs)
+        is_batch = shape is not None and len(shape) == len(self._shape) + 1 and shape[1:] == self._shape
+        count = shape[0] if is_batch else 1
+        rows = list(obs) or [np.zeros(self._shape)] if is_batch else [obs]
+        previous = checked_state(state, episode_start, (count,) if is_batch else (), self._policy.num_skills)
+        before = np.append(np.atleast_1d(previous), NO_SKILL)
+        # The first of many draws as it would alone, and what comes after the call does not depend on the others.
+        self._calls += not deterministic
+        generators = [self._generator, *[host_generator(self._seed, _OTHER_ROWS, self._calls)] * (len(rows) - 1)]
         chosen = [
-            self._player.act(self._read(row), int(before), deterministic, self._generator, task)
-            for row, before in zip(rows, np.atleast_1d(previous))
+            self._player.act(self._read(row), int(skill), deterministic, generator, task)
+            for row, skill, generator in zip(rows, before, generators)
         ]
         actions, skills = [self._act(action) for _, action in chosen], [np.int64(skill) for skill, _ in chosen]
-        return (np.stack(actions), np.asarray(skills)) if is_batch else (actions[0], skills[0])
+        return (np.stack(actions)[:count], np.asarray(skills)[:count]) if is_batch else (actions[0], skills[0])
 
     def _task(self, name: str | None) -> int:
         """It need not be named where the policy does not look at it."""
@@ -60,6 +65,14 @@ class Predictor:
             return 0
         what = "which one is played?" if name is None else "the model was not made for it"
         raise UserError("task", what, repr(name), f"choose from {', '.join(names)}")
+
+
+def _shape_of(obs: ArrayLike) -> tuple[int, ...] | None:
+    """None for rows of different lengths, which the reader refuses."""
+    try:
+        return np.shape(obs)
+    except ValueError:
+        return None
 
 
 def checked_state(

@@ -1,8 +1,11 @@
 """One training from its config to its result: the experience, the start, the loop, and the evaluation at the end."""
 
+import os
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -13,10 +16,10 @@ import numpy as np
 
 from asap.base.arrays import member, stack
 from asap.base.episodes import EVALUATION
-from asap.base.errors import UserError
+from asap.base.errors import RunError, UserError
 from asap.base.spec import TaskSet
 from asap.config.schema import Config, PolicyConfig
-from asap.config.settings import to_toml
+from asap.config.toml import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Experience
 from asap.learn.loop import Loop
@@ -27,8 +30,8 @@ from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import no_moments
 from asap.policy.score import parameters_of, with_parameters
-from asap.runs.directory import Run
-from asap.runs.events import Callback, Curve, Record
+from asap.runs.directory import Run, print_note
+from asap.runs.events import Callback, Curve, InMemory, Record
 from asap.runs.signals import StopRequest
 
 Arrays = dict[str, np.ndarray]
@@ -108,6 +111,43 @@ def train_run(
         if result.finished:
             run.append({"kind": "end", "parameters_sha256": result.parameters_sha256})
     return states, result
+
+
+def learn_on(
+    run: str | os.PathLike | None,
+    config: Config,
+    tasks: TaskSet,
+    callbacks: Sequence[Callback],
+    workers: str,
+    given: ASAPPolicy | None,
+    saved: Arrays | None,
+    stop: StopRequest,
+) -> tuple[TrainState, Result]:
+    """A model that learns: recorded in a run directory, or with nothing written to disk unless something fails."""
+    if run is not None:
+        recorded = Run.open(run) if holds_run(Path(run)) else Run.create(run, to_toml(config))
+        return train_run(recorded, config, tasks, stop, callbacks, workers, given, saved, evaluates=False)
+    with temporary_folder() as folder:
+        training = Training(config, tasks, InMemory(), callbacks, workers, folder, print_note, given)
+        return train(training, saved, stop, evaluates=False)
+
+
+def holds_run(folder: Path) -> bool:
+    return (folder / "config.toml").exists()
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """For what workers print, made when it is needed; kept where something failed, because the error names it."""
+    folder = Path(tempfile.gettempdir()) / f"asap-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        yield folder
+    except RunError:
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def seeds_of(config: Config) -> range:

@@ -1,5 +1,6 @@
 """Where experiments train: every run is kept in a folder, shared between experiments, and gone on with after a stop."""
 
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,24 +11,34 @@ import jax
 import numpy as np
 
 from asap.base import stats
+from asap.base.arrays import member
+from asap.base.episodes import EVALUATION
+from asap.base.spec import Task, TaskSet
 from asap.base.stats import SeedCurve
-from asap.compose import settings_of, transfer_settings
+from asap.compose import compose, transfer_settings
 from asap.config.schema import Config
-from asap.config.settings import to_toml
+from asap.config.toml import to_toml
 from asap.envs import catalog
-from asap.envs.catalog import CompiledTask
+from asap.experience.compiled import Compiled
+from asap.experience.protocol import EpisodeIds, Evaluation
+from asap.model.files import source_policies
+from asap.model.result import Result
+from asap.model.training import train_run
 from asap.policy.policy import ASAPPolicy
 from asap.runs.directory import Run
+from asap.runs.events import Report
 from asap.runs.signals import StopRequest
-from asap.session import Report, Result, Session
+
+AT_ONCE = 200  # Episodes of each policy in one round of `play`.
 
 
 @dataclass(frozen=True)
-class Record:
+class TrainedRun:
     """A finished run, with the reading that experiments need. Arrays have seeds first."""
 
     label: str
     result: Result
+    policies: ASAPPolicy  # Stacked over seeds.
     path: Path
     command: str
 
@@ -36,13 +47,13 @@ class Record:
         return self.result.config
 
     @property
-    def tasks(self) -> tuple[CompiledTask, ...]:
-        return tuple(catalog.find(name) for name in self.config.run.tasks)
+    def tasks(self) -> tuple[Task, ...]:
+        return self.result.tasks.tasks
 
     @property
     def near_optimal(self) -> np.ndarray:
         """(tasks,)"""
-        return np.asarray([task.reference.near_optimal for task in self.tasks])
+        return np.asarray([task.threshold for task in self.tasks])
 
     def returns(self, task: int = 0) -> np.ndarray:
         """(seeds,): mean return of the final evaluation."""
@@ -71,7 +82,7 @@ class Record:
         ]
 
     def policy(self, seed: int) -> ASAPPolicy:
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[seed], self.result.policy)
+        return member(self.policies, seed)
 
     def usage(self) -> np.ndarray:
         """(seeds, skills): share of the steps of the final evaluation, over all tasks."""
@@ -87,8 +98,7 @@ class Record:
 
     def typical_seed(self) -> int:
         """The seed whose final return is the median: what one picture shows for all."""
-        returns = self.returns()
-        return int(np.argsort(returns)[len(returns) // 2])
+        return median_index(self.returns())
 
 
 class Silence:
@@ -111,36 +121,55 @@ class Laboratory:
     seed: int = 0
     stop: StopRequest = field(default_factory=StopRequest)
     progress: Callable[[Config, str], Any] = lambda config, label: Silence()
-    records: dict[str, Record] = field(default_factory=dict)
+    records: dict[str, TrainedRun] = field(default_factory=dict)
 
-    def train(self, label: str, tasks: list[str], *settings: str) -> Record:
+    def train(self, label: str, tasks: list[str], *settings: str) -> TrainedRun:
         """Trains all seeds, or goes on with an earlier run of the same label; it must have the same settings."""
         fixed = [f"run.seed={self.seed}", f"run.seeds={self.seeds}"]
         options = "".join(f" --set {setting}" for setting in settings)
         command = f"asap train {' '.join(tasks)} --seed {self.seed} --seeds {self.seeds}{options}"
-        return self._trained(label, settings_of(tasks, {}, None, None, [*fixed, *settings]), command)
+        return self._trained(label, *compose(tasks, {}, overrides=[*fixed, *settings]), command)
 
-    def transfer(self, label: str, source: Record, tasks: list[str], *settings: str) -> Record:
-        """The same from the policies of another record, seed by seed, with the settings of `asap transfer`."""
+    def transfer(self, label: str, source: TrainedRun, tasks: list[str], *settings: str) -> TrainedRun:
+        """The same from the policies of another run, seed by seed, with the settings of `asap transfer`."""
         options = "".join(f" --set {setting}" for setting in settings)
         command = f"asap transfer {source.path} {' '.join(tasks)}{options}"
-        return self._trained(
-            label, transfer_settings(str(source.path), tasks, {}, None, False, list(settings)), command
-        )
+        composed = transfer_settings(str(source.path), tasks, {}, None, False, list(settings))
+        return self._trained(label, *composed, command)
 
-    def learn_from(self, label: str, data: Path, seeds: int) -> Record:
+    def learn_from(self, label: str, data: Path, seeds: int) -> TrainedRun:
         """The same from logged games, with as many seeds as are asked for."""
         settings = [f"run.seed={self.seed}", f"run.seeds={seeds}", f"offline.data={json.dumps(str(data))}"]
         command = f"asap train --offline {data} --seed {self.seed} --seeds {seeds}"
-        return self._trained(label, settings_of([], {}, None, None, settings), command)
+        return self._trained(label, *compose([], {}, overrides=settings), command)
 
-    def _trained(self, label: str, config: Config, command: str) -> Record:
+    def _trained(self, label: str, config: Config, tasks: TaskSet, command: str) -> TrainedRun:
         if label in self.records:
             return self.records[label]
         path = self.out / "runs" / label
+        run = Run.create_or_continue(path, to_toml(config))
         with self.progress(config, label) as progress:
-            result = Session(config, Run.create_or_continue(path, to_toml(config)), [progress.show]).train(self.stop)
+            given = source_policies(config)
+            states, result = train_run(run, config, tasks, self.stop, [progress.show], given=given)
         if self.stop.requested:
             raise SystemExit(self.stop.exit_code)
-        self.records[label] = Record(label, result, path, command)
+        policies = jax.tree.map(np.asarray, states.outcome)
+        self.records[label] = TrainedRun(label, result, policies, path, command)
         return self.records[label]
+
+
+def play(policies: ASAPPolicy, task: Task, num_episodes: int, seed: int, first: int = 0) -> Evaluation:
+    """Stacked policies on one task, as learned: the i-th with seed + i, from its episode `first` on."""
+    seeds = range(seed, seed + policies.partition.beta.shape[0])
+    return _playing(task.name).evaluate(policies, EpisodeIds(seeds, EVALUATION, first), num_episodes, False)
+
+
+@functools.cache
+def _playing(name: str) -> Compiled:
+    """Kept, because its program is: several experiments play policies of one shape."""
+    config, tasks = compose([name], {}, overrides=[f"run.eval_episodes={AT_ONCE}"])
+    return Compiled(config, tasks, catalog.task_set(((name, 1.0),)))
+
+
+def median_index(values: np.ndarray) -> int:
+    return int(np.argsort(values)[len(values) // 2])

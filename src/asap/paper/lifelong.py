@@ -17,7 +17,7 @@ from asap.envs import catalog
 from asap.envs.core import CompiledTasks
 from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
-from asap.paper.task_sequence import Learner, School, Sequence, judge, play_sequence
+from asap.paper.task_sequence import LearnedSequence, Learner, TaskTrainer, final_returns, learn_sequence
 from asap.policy.policy import ASAPPolicy
 from asap.show.figures.palette import MUTED, method_colour
 
@@ -38,14 +38,14 @@ SCRATCH, HARD, SOFT, FROZEN = range(4)
 SETTINGS = (
     'run.tasks=["two-rooms"]',
     # Two constant skills are enough for each room, but those of the first rooms are not for all others: frozen, they
-    # failed in one lesson of four; four skills halved that and cost nothing from scratch (seeds 100-107).
+    # failed on one task of four; four skills halved that and cost nothing from scratch (seeds 100-107).
     "policy.hyperplanes=2",
     "run.search_episodes=2",
     "run.chunk=2",
     "run.eval_episodes=32",
     "run.episodes=1000000",  # The budget is one of updates, 100 per task, the same for all.
 )
-LOOKS = (*range(1, 9), 10, 12, 14, 17, 20, 25, 30, 35, 40, 50)  # Chunks after which is evaluated.
+EVAL_CHUNKS = (*range(1, 9), 10, 12, 14, 17, 20, 25, 30, 35, 40, 50)  # Of updates, after which is evaluated.
 LEARNED = 0.95  # Share of the way from the misspecified start to the best return known.
 
 
@@ -61,12 +61,11 @@ class Measures(NamedTuple):
 
 
 def run(laboratory: Laboratory) -> Finding:
-    school = School(complete(override(Config(), SETTINGS)), laboratory.stop)
+    trainer = TaskTrainer(complete(override(Config(), SETTINGS)), catalog.find("two-rooms"), laboratory.stop)
     seeds = range(laboratory.seed, laboratory.seed + laboratory.seeds)
     tasks = [room(*heights) for heights in ROOMS]
-    named = catalog.find("two-rooms")
-    sequences = [play_sequence(school, learner, named, tasks, seeds, LOOKS) for learner in LEARNERS]
-    measures = measure(school, sequences)
+    sequences = [learn_sequence(trainer, learner, tasks, seeds, EVAL_CHUNKS) for learner in LEARNERS]
+    measures = measure(trainer, sequences)
     caption = (
         "Ten rooms in an order of each seed's own. A new task costs less when the skills are carried on and the "
         "hyperplanes made soft; with hard ones carried on it costs more. The policy of the last task fails on the others, "
@@ -81,10 +80,10 @@ def room(door: float, goal: float) -> CompiledTasks:
     return CompiledTasks.of(named.env, {"room": named.task._replace(**edges, goal=np.float32([0.9, goal]))})
 
 
-def measure(school: School, sequences: list[Sequence]) -> Measures:
+def measure(trainer: TaskTrainer, sequences: list[LearnedSequence]) -> Measures:
     """Start and best return of a task are the same for all learners: the best of their IQMs over seeds."""
     order = sequences[SCRATCH].order
-    after = np.stack([judge(school, one, one.policies) for one in sequences])
+    after = np.stack([final_returns(trainer, one, one.policies) for one in sequences])
     start = per_task(sequences[SCRATCH].returns[..., 0], order, np.mean)
     best = np.max([per_task(returns, order, iqm) for returns in after], 0)
     reached = [one.returns >= (start + LEARNED * (best - start))[..., None] for one in sequences]
@@ -96,8 +95,8 @@ def measure(school: School, sequences: list[Sequence]) -> Measures:
         np.stack([until(at, one.episodes) for at, one in zip(reached, sequences)]),
         np.stack([until(at, one.steps) for at, one in zip(reached, sequences)]),
         way(after),
-        way(np.stack([judge(school, one, one.policies[-1:] * len(one.policies)) for one in sequences])),
-        way(np.stack([judge(school, one, with_own_planes(one.policies)) for one in sequences])),
+        way(np.stack([final_returns(trainer, one, one.policies[-1:] * len(one.policies)) for one in sequences])),
+        way(np.stack([final_returns(trainer, one, with_own_planes(one.policies)) for one in sequences])),
         is_one_sided(sequences[FROZEN].policies[-1]),
     )
 

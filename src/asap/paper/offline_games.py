@@ -8,7 +8,7 @@ from asap.envs import catalog
 from asap.envs.controllers import find_controller
 from asap.experience.collect import collect
 from asap.paper.claims import Claim, Finding, Picture, interval
-from asap.paper.laboratory import Laboratory, Record
+from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.paper.strikers import CONTROLLER
 from asap.show.figures.comparison import seed_dots
 from asap.show.figures.gallery import partition_gallery
@@ -55,7 +55,7 @@ def run(laboratory: Laboratory) -> Finding:
     )
 
 
-def _learn(laboratory: Laboratory, number: int) -> tuple[float, Record]:
+def _learn(laboratory: Laboratory, number: int) -> tuple[float, TrainedRun]:
     """Goals of the controller in a data set, and what was learned from it."""
     path = laboratory.out / "data" / f"{TASK}-{number + 1}.npz"
     if not path.exists():

@@ -4,22 +4,21 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from asap.base.arrays import compiled
-from asap.base.keys import Key, fold, host_generator, root
-from asap.base.spec import Reference
+from asap.base.arrays import stack
+from asap.base.keys import host_generator
+from asap.base.spec import Reference, Task
 from asap.base.stats import bootstrap_interval, iqm
-from asap.envs.core import CompiledTasks
-from asap.evaluate import Evaluation, evaluate, join_evaluations
+from asap.experience.protocol import Evaluation
 from asap.paper.claims import Claim, Finding, Picture, median_interval
-from asap.paper.laboratory import Laboratory, Record
+from asap.paper.laboratory import Laboratory, TrainedRun, play
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills
 
 MOST_PLANES = 4
 ALLOWED = 0.01  # Loss of return, as a share of the way from the misspecified start to the approximately optimal.
-EPISODES = 400  # Of one evaluation.
-PRUNING, CONFIRMING = (0,), (1, 2)  # Rounds of evaluation; all candidates of a seed meet the same starts and noise.
-_EVALUATE, _PLANE = 10, 11  # Ids folded into a seed's key; training uses smaller ones.
+# All candidates of a seed meet the same starts and noise; those that are left are confirmed in other episodes.
+PRUNING, CONFIRMING = range(400), range(400, 1200)
+_PLANE = 11  # Stream of the seed's generator; training uses smaller ones.
 SHOWN = 5  # Seeds in the picture.
 
 
@@ -28,38 +27,31 @@ def run(laboratory: Laboratory) -> Finding:
     seeds = range(laboratory.seed, laboratory.seed + laboratory.seeds)
     reference = record.tasks[0].reference
     way = reference.approx_optimal - reference.misspecified
-    judge = Judge(record, seeds)
+    evaluator = Evaluator(record.tasks[0], laboratory.seed)
     before = [record.policy(index) for index in range(len(seeds))]
-    after = prune(before, judge, judge(before).returns.mean(-1) - ALLOWED * way)
-    smallest = prune(after, judge, np.full(len(seeds), reference.near_optimal))
+    after = prune(before, evaluator, evaluator.returns(before) - ALLOWED * way)
+    smallest = prune(after, evaluator, np.full(len(seeds), reference.near_optimal))
     grown = [grow(policy, random_plane(policy, seed)) for policy, seed in zip(after, seeds)]
-    stages = [(policies, judge(policies, CONFIRMING).returns.mean(-1)) for policies in (before, after, smallest)]
+    stages = [(policies, evaluator.returns(policies, CONFIRMING)) for policies in (before, after, smallest)]
     returns = [of_stage for _, of_stage in stages]
     claims = [*sizes(after, smallest, returns, reference), loss(*returns[:2], way), unchanged(after, grown)]
     return Finding(claims, {"prune-and-grow": gallery(record, stages, seeds)})
 
 
-class Judge:
+class Evaluator:
     """Plays a policy per seed, with up to four planes, all in one program: missing planes are grown, which changes nothing."""
 
-    def __init__(self, record: Record, seeds: range):
-        task = record.tasks[0]
-        self.tasks = CompiledTasks.of(task.env, {task.name: task.task})
-        self.keys = stack([root(seed) for seed in seeds])
-        self._play = compiled(jax.vmap(self._play_one, in_axes=(0, 0, None)))
+    def __init__(self, task: Task, seed: int):
+        self.task, self.seed = task, seed
 
-    def __call__(self, policies: list[ASAPPolicy], rounds: tuple[int, ...] = PRUNING) -> Evaluation:
+    def __call__(self, policies: list[ASAPPolicy], episodes: range = PRUNING) -> Evaluation:
         """Arrays have seeds first."""
         stacked = stack([with_planes(policy, MOST_PLANES) for policy in policies])
-        parts = [jax.tree.map(np.asarray, self._play(self.keys, stacked, np.int32(round_))) for round_ in rounds]
-        return join_evaluations(parts, EPISODES * len(rounds))
+        return play(stacked, self.task, len(episodes), self.seed, episodes.start)
 
-    def _play_one(self, key: Key, policy: ASAPPolicy, round_: Array) -> Evaluation:
-        return evaluate(policy, self.tasks, fold(key, _EVALUATE, round_), EPISODES)
-
-
-def stack(trees: list):
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+    def returns(self, policies: list[ASAPPolicy], episodes: range = PRUNING) -> Float[np.ndarray, "seeds"]:
+        """Mean return of each policy."""
+        return self(policies, episodes).returns.mean((1, 2))
 
 
 def with_planes(policy: ASAPPolicy, count: int) -> ASAPPolicy:
@@ -68,25 +60,25 @@ def with_planes(policy: ASAPPolicy, count: int) -> ASAPPolicy:
     return policy
 
 
-def prune(policies: list[ASAPPolicy], judge: Judge, floor: Float[np.ndarray, "seeds"]) -> list[ASAPPolicy]:
+def prune(policies: list[ASAPPolicy], evaluator: Evaluator, floor: Float[np.ndarray, "seeds"]) -> list[ASAPPolicy]:
     """Greedily, while the return stays above the floor: planes are removed, then skills are merged."""
     for simplify in (without_a_plane, with_two_skills_merged):
         going_on = np.ones(len(policies), bool)
         while going_on.any():
-            usage = usage_of(policies, judge(policies))
+            usage = usage_of(policies, evaluator(policies))
             offers = [simplify(*each) if go else [] for *each, go in zip(policies, usage, going_on)]
-            policies, going_on = accept(policies, offers, judge, floor)
+            policies, going_on = accept(policies, offers, evaluator, floor)
     return policies
 
 
 def accept(
-    policies: list[ASAPPolicy], offers: list[list[ASAPPolicy]], judge: Judge, floor: Float[np.ndarray, "seeds"]
+    policies: list[ASAPPolicy], offers: list[list[ASAPPolicy]], evaluator: Evaluator, floor: Float[np.ndarray, "seeds"]
 ) -> tuple[list[ASAPPolicy], np.ndarray]:
     """The best offer of each seed, where it reaches the floor; and where it does."""
     chosen, best = list(policies), np.full(len(policies), -np.inf)
     for c in range(max(map(len, offers))):
         tried = [offer[c] if c < len(offer) else policy for offer, policy in zip(offers, policies)]
-        returns = judge(tried).returns.mean(-1)
+        returns = evaluator.returns(tried)
         for s in np.flatnonzero((returns >= floor) & (returns > best) & [c < len(offer) for offer in offers]):
             chosen[s], best[s] = tried[s], returns[s]
     return chosen, np.isfinite(best)
@@ -175,7 +167,7 @@ def size(claim: str, paper: str, counts: list[int], most: int, note: str) -> Cla
 def loss(before: np.ndarray, after: np.ndarray, way: float) -> Claim:
     lost = 100 * (before - after) / way
     return Claim(
-        claim=f"the pruned policies lose at most {ALLOWED:.0%} in {EPISODES * len(CONFIRMING)} new episodes",
+        claim=f"the pruned policies lose at most {ALLOWED:.0%} in {len(CONFIRMING)} new episodes",
         paper="not in the paper",
         ours=f"{np.mean(lost):.2f} % in the mean, at worst {lost.max():.2f} %: return {before.mean():.1f} before, {after.mean():.1f} after",
         ci=tuple(map(float, bootstrap_interval(lost, statistic=np.mean))),
@@ -201,7 +193,7 @@ def unchanged(policies: list[ASAPPolicy], grown: list[ASAPPolicy]) -> Claim:
     )
 
 
-def gallery(record: Record, stages: list[tuple[list[ASAPPolicy], np.ndarray]], seeds: range) -> Picture:
+def gallery(record: TrainedRun, stages: list[tuple[list[ASAPPolicy], np.ndarray]], seeds: range) -> Picture:
     from asap.show.figures.gallery import partition_gallery
 
     shown = range(min(SHOWN, len(seeds)))

@@ -1,10 +1,11 @@
-"""What the soccer experiments share: the runs, goals of the start and of strikers by rule, and regions on the pitch."""
+"""Strikers on R1, R2 and R3: their runs, their regions on the pitch, and the supplement's goal ratios."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from asap.base import stats
 from asap.base.arrays import compiled
 from asap.base.keys import fold, root
 from asap.envs import catalog
@@ -12,21 +13,71 @@ from asap.envs.catalog import CompiledTask
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.striker import SHOOT
 from asap.experience.collect import play_logged
-from asap.learn.train import Trainer
+from asap.model.training import blank_start
 from asap.paper import references
-from asap.paper.laboratory import Laboratory, Record
+from asap.paper.claims import Claim, Finding, Picture, interval
+from asap.paper.laboratory import Laboratory, TrainedRun, play
 from asap.policy.policy import ASAPPolicy
+from asap.show.figures.comparison import seed_dots
 from asap.show.figures.partition_map import map_observations
 from asap.show.figures.pitch import PITCH
-from asap.trained import play
 
 TASKS = ("striker-r1", "striker-r2", "striker-r3")
 EPISODES = 1000  # Of a goal ratio, as in the paper.
-CONTROLLER = shooting_distance(
-    references.CONTROLLER
-)  # Metres within which the approximately optimal controller shoots.
+# Metres within which the approximately optimal controller shoots.
+CONTROLLER = shooting_distance(references.CONTROLLER)
 DISTANCES = (10.0, 12.0, 13.0, 14.0, 15.0, 16.0)
 _BY_RULE = 9  # Stream of the seed's key.
+PAPER = {"striker-r1": "I 0.18, A 0.79, O 0.91", "striker-r2": "a bar chart", "striker-r3": "a bar chart"}
+
+
+def goal_ratios(laboratory: Laboratory) -> Finding:
+    """Goals per episode of the misspecified start, of ASAP, and of strikers by rule."""
+    claims, rows = [], {}
+    for task in TASKS:
+        record = learned(laboratory, task)
+        start, goals, by_distance = start_goals(record), record.success(), goals_by_distance(laboratory, task)
+        best, controller = best_distance(by_distance), by_distance[CONTROLLER]
+        low, high = interval(goals)
+        name = short(task)
+        claims.append(
+            Claim(
+                claim=f"{name}: ASAP scores at least as often as the best shooting distance",
+                paper=PAPER[task],
+                ours=(
+                    f"{np.median(goals):.3f} (median) against {by_distance[best].mean():.3f} (dist:{best:g}); "
+                    f"start {np.median(start):.3f}, dist:{CONTROLLER:g} {controller.mean():.3f}"
+                ),
+                ci=(low, high),
+                seeds=laboratory.seeds,
+                passed=np.median(goals) >= by_distance[best].mean(),
+                note=(
+                    f"goals per episode, {EPISODES:,} episodes per seed; seeds {' '.join(f'{value:.3f}' for value in goals)}; IQM {stats.iqm(goals):.3f} "
+                    f"with the interval; distances "
+                    + ", ".join(f"{distance:g} m {values.mean():.3f}" for distance, values in by_distance.items())
+                ),
+            )
+        )
+        claims.append(
+            Claim(
+                claim=f"{name}: from the misspecified start to ASAP",
+                paper="I far below A",
+                ours=f"{np.median(start):.3f} to {np.median(goals):.3f}",
+                ci=interval(start),
+                seeds=laboratory.seeds,
+                passed=interval(start)[1] < low,
+                note="holds if the 95% intervals do not overlap; the interval is that of the start",
+            )
+        )
+        rows |= {f"{name}: start": start, f"{name}: ASAP": goals, f"{name}: dist:{CONTROLLER:g}": controller}
+        if best != CONTROLLER:
+            rows[f"{name}: dist:{best:g} (best)"] = by_distance[best]
+    drawn = seed_dots(
+        {name: list(map(float, values)) for name, values in rows.items()}, "goals per episode", "Goal ratios"
+    )
+    return Finding(
+        claims, {"goal-ratios": Picture(drawn, f"A dot is a seed, with {EPISODES:,} episodes. Thick: median.")}
+    )
 
 
 def short(task: str) -> str:
@@ -34,20 +85,19 @@ def short(task: str) -> str:
     return task.rpartition("-")[-1].upper()
 
 
-def learned(laboratory: Laboratory, task: str) -> Record:
+def learned(laboratory: Laboratory, task: str) -> TrainedRun:
     """The run with the task's own settings, which several experiments read."""
     return laboratory.train(task, [task])
 
 
-def linear(laboratory: Laboratory) -> Record:
+def linear(laboratory: Laboratory) -> TrainedRun:
     return laboratory.train("striker-r1-linear", ["striker-r1"], "policy.basis=linear")
 
 
-def start_goals(record: Record) -> np.ndarray:
+def start_goals(record: TrainedRun) -> np.ndarray:
     """(seeds,): goals per episode before any learning: the misspecified partition, with the skills as drawn."""
-    tasks = catalog.task_set(tuple((task.name, 1.0) for task in record.tasks))
-    policies, _ = Trainer(record.config, record.tasks, tasks).learned_parts()
-    return play(policies, record.tasks[0], EPISODES, record.config.run.seed).success.mean(-1)
+    policies = blank_start(record.config, record.result.tasks).policy
+    return play(policies, record.tasks[0], EPISODES, record.config.run.seed).success.mean((1, 2))
 
 
 def goals_by_distance(laboratory: Laboratory, task: str) -> dict[float, np.ndarray]:
@@ -72,8 +122,8 @@ def shooting_places(
     """Where on the pitch the striker most probably shoots; `moved` adds to observations, by name, as they are normalised."""
     x = np.array(map_observations(task))
     for name, amount in (moved or {}).items():
-        x[:, task.env.spec.observation_names.index(name)] += amount
-    m = task.env.descriptor(task.task)
+        x[:, task.spec.observation_names.index(name)] += amount
+    m = jnp.float32(task.descriptor)
     log_probs = jax.vmap(lambda one: policy.action_log_probs(one, m))(jnp.asarray(x))
     return np.asarray(log_probs.argmax(-1) == SHOOT).reshape(PITCH.rows, PITCH.columns)
 

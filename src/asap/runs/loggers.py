@@ -7,6 +7,7 @@ that curves of both can be laid over each other; what only we have is under skil
 import contextlib
 import dataclasses
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,51 @@ import numpy as np
 from asap.base.errors import UserError
 from asap.config.schema import Config
 from asap.runs.events import Callback, Report
+
+
+class ProgressBar:
+    """Shows the slowest seed's share of the budget and the mean return of the last evaluation."""
+
+    def __init__(self, config: Config, label: str = "training"):
+        self.label = label
+        self.in_steps = config.run.steps is not None
+        self.budget = config.run.steps if self.in_steps else config.run.episodes
+        self.bar = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[state]}"),
+                TimeElapsedColumn(),
+            )
+            self.bar = Progress(*columns, console=Console(stderr=True))
+            self.line = self.bar.add_task(f"{label}: compiling", total=self.budget, state="")
+
+    def __enter__(self) -> "ProgressBar":
+        if self.bar is not None:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def show(self, report: Report) -> None:
+        """A callback between updates."""
+        self.tell(
+            report.update,
+            int(np.min(report.env_steps if self.in_steps else report.episodes)),
+            float(np.mean(report.returns)),
+        )
+
+    def tell(self, update: int, done: int, mean: float) -> None:
+        if self.bar is not None:
+            state = f"{done:,} of {self.budget:,} {'steps' if self.in_steps else 'episodes'}, update {update}, return {mean:.1f}"
+            self.bar.update(self.line, description=self.label, completed=done, state=state)
+
 
 _NAMES = {
     "kl": "train/approx_kl",
@@ -54,8 +100,6 @@ def loggers(
     with contextlib.ExitStack() as stack:
         found: list[Callback] = []
         if progress_bar:
-            from asap.runs.progress import ProgressBar
-
             found.append(stack.enter_context(ProgressBar(config)).show)
         if tensorboard is not None:
             found.append(_told(config, stack.enter_context(_tensorboard(os.fspath(tensorboard), config))))
@@ -108,7 +152,7 @@ def _tensorboard(folder: str, config: Config) -> Iterator[Write]:
 def _wandb(project: str, config: Config) -> Iterator[Write]:
     """One run, drawn over steps of the environment; of several seeds each metric has the seed before its name."""
     try:
-        import wandb
+        import wandb  # pyright: ignore[reportMissingImports] - an extra.
     except ImportError:
         raise UserError("wandb_project", "needs the package wandb", project, "pip install 'asap-rl[wandb]'") from None
     run: Any = wandb.init(project=project, config=dataclasses.asdict(config))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from asap.base.episodes import CHECK, EVALUATION, SEARCH, TRAINING
 from asap.base.errors import RunError, UserError
-from asap.envs.gymnasium.errors import EnvError
+from asap.envs.gymnasium.errors import explained
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.workers.work import Failed
 
@@ -20,11 +20,6 @@ def failure(failed: Failed, name: str, replay: str | Path | None = None) -> RunE
     again = ["--replay", str(replay)] if replay is not None else ["--seed", str(episode.reset_seed)]
     cure = f"see it again with: {shlex.join(['asap', 'check', name, *again])}"
     return explained(failed, f"{_KINDS[episode.stream]} {episode.number}", episode.reset_seed, cure)
-
-
-def explained(failed: Failed | EnvError, which: str, seed: int, cure: str) -> RunError:
-    got = f" (got {failed.value})" if failed.value else ""
-    return RunError(failed.field, f"{failed.what}{got} at {which} step {failed.step} (seed {seed})", cure=cure)
 
 
 class Recording(NamedTuple):

@@ -196,7 +196,7 @@ PREFIX = struct.Struct("<4sIQ")  # Mark, bytes of the header, bytes of the array
 MARK = b"ASAP"
 LARGEST_HEADER = 1 << 26
 LARGEST_BODY = 1 << 31
-_DTYPES = {name: np.dtype(name) for name in ("|b1", "<i4", "<i8", "<f4", "<f8")}
+_DTYPES = dict(zip(("|b1", "<i4", "<i8", "<f4", "<f8"), map(np.dtype, ("|b1", "<i4", "<i8", "<f4", "<f8"))))
 
 
 class BadMessage(ValueError):

@@ -147,7 +147,7 @@ def connect(address: str | None, num_workers: int) -> tuple[Any, bool]:
         _require_somebody(address)
     logging.getLogger("ray").setLevel(logging.ERROR)
     # What becomes of nodes it would print, on stdout, whatever one asks of it.
-    ray._private.worker.print_to_stdstream = lambda *_, **__: None
+    ray._private.worker.print_to_stdstream = lambda *_, **__: None  # pyright: ignore[reportPrivateImportUsage]
     before = Surroundings.now()
     try:
         with warnings.catch_warnings():

@@ -1,6 +1,7 @@
 """The border to a foreign environment: everything that enters is checked here, once, and is our own from here on."""
 
 import functools
+import itertools
 import sys
 from typing import Any
 
@@ -120,18 +121,19 @@ class CheckedEnv:
         close(self._env)
 
     def _begin(self, seed: int) -> Any:
-        for attempt in range(self._rules.env_retries + 1):
+        for attempt in itertools.count():
             try:
                 answer = silently(self._sink, lambda: self._env.reset(seed=seed))
             except (Exception, SystemExit) as error:
-                trouble, cause = raised(error), error
+                trouble = raised(error)
+                if attempt >= self._rules.env_retries:
+                    raise trouble from error
                 continue
             if attempt:
                 self._note("reset", f"{trouble.what} in reset; it went well when tried again")
             if not (isinstance(answer, tuple) and len(answer) == 2):
                 raise EnvError("reset must return (obs, info)", show(answer))
             return answer[0]
-        raise trouble from cause
 
     def _unpacked(self, answer: Any) -> tuple[Float[np.ndarray, "O"], float, bool, bool, Any]:
         if not isinstance(answer, tuple) or len(answer) != 5:

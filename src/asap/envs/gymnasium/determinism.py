@@ -9,7 +9,7 @@ import numpy as np
 
 from asap.base.episodes import CHECK, EpisodeId
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
-from asap.workers.failures import explained
+from asap.envs.gymnasium.errors import explained
 
 MOST_STEPS = 1000
 

@@ -1,7 +1,9 @@
 """What an environment did wrong."""
 
 import traceback as tracebacks
-from typing import Any
+from typing import Any, Protocol
+
+from asap.base.errors import RunError
 
 _LONGEST = 300
 
@@ -29,6 +31,28 @@ def raised(error: BaseException) -> EnvError:
     """The environment's own exception."""
     told = "".join(tracebacks.format_exception(error))
     return EnvError(f"env raised {type(error).__name__}: {error}".removesuffix(": "), traceback=told)
+
+
+class Misbehaviour(Protocol):
+    """What went wrong at a step: an EnvError, or what a worker tells of one."""
+
+    @property
+    def field(self) -> str: ...
+
+    @property
+    def what(self) -> str: ...
+
+    @property
+    def value(self) -> str: ...
+
+    @property
+    def step(self) -> int: ...
+
+
+def explained(failed: Misbehaviour, which: str, seed: int, cure: str) -> RunError:
+    """For the user: what the environment did, in which episode, and how to see it again."""
+    got = f" (got {failed.value})" if failed.value else ""
+    return RunError(failed.field, f"{failed.what}{got} at {which} step {failed.step} (seed {seed})", cure=cure)
 
 
 def _one_line(text: str) -> str:

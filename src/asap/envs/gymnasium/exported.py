@@ -148,4 +148,4 @@ def start_from(named: CompiledTask, options: dict[str, Any] | None) -> State | N
     unknown = set(options or {}) - known
     if unknown:
         raise ValueError(f"options: unknown option (got {unknown}); '{named.name}' takes {known or 'none'}")
-    return start(options["start"]) if options else None
+    return start(options["start"]) if options and start is not None else None

@@ -11,86 +11,208 @@ class Names(NamedTuple):
     controls: tuple[str, ...] = ()  # To set.
 
 
-def _angles(*joints: str) -> tuple[str, ...]:
-    return tuple(f"{joint} angle" for joint in joints)
-
-
-def _speeds(*joints: str) -> tuple[str, ...]:
-    return tuple(f"{joint} angular velocity" for joint in joints)
-
-
-def _torques(*joints: str) -> tuple[str, ...]:
-    return tuple(f"{joint} torque" for joint in joints)
-
-
-_LANDER = ("x", "y", "x velocity", "y velocity", "angle", "angular velocity", "left leg contact", "right leg contact")
-_ENGINES = ("main engine", "side engines")
-_HOPPER = ("thigh", "leg", "foot")
-_WALKER = (*_HOPPER, "left thigh", "left leg", "left foot")
-_CHEETAH = ("back thigh", "back shin", "back foot", "front thigh", "front shin", "front foot")
-_SWIMMER = ("first rotor", "second rotor")
-_CAR = ("position", "velocity")
-
-
-def _leg(number: int) -> tuple[str, ...]:
-    joints = (f"hip {number}", f"knee {number}")
-    return (*(f"{joint} {what}" for joint in joints for what in ("angle", "angular velocity")), f"leg {number} contact")
-
-
 # By the id without its version.
 KNOWN = {
     "CartPole": Names(
-        ("cart position", "cart velocity", "pole angle", "pole angular velocity"),
-        ("push left", "push right"),
+        observations=("cart position", "cart velocity", "pole angle", "pole angular velocity"),
+        actions=("push left", "push right"),
     ),
-    "MountainCar": Names(_CAR, ("accelerate left", "do not accelerate", "accelerate right")),
-    "MountainCarContinuous": Names(_CAR, controls=("force",)),
+    "MountainCar": Names(
+        observations=("position", "velocity"), actions=("accelerate left", "do not accelerate", "accelerate right")
+    ),
+    "MountainCarContinuous": Names(observations=("position", "velocity"), controls=("force",)),
     "Acrobot": Names(
-        ("cos angle 1", "sin angle 1", "cos angle 2", "sin angle 2", "angular velocity 1", "angular velocity 2"),
-        ("torque -1", "torque 0", "torque 1"),
+        observations=(
+            "cos angle 1",
+            "sin angle 1",
+            "cos angle 2",
+            "sin angle 2",
+            "angular velocity 1",
+            "angular velocity 2",
+        ),
+        actions=("torque -1", "torque 0", "torque 1"),
     ),
-    "Pendulum": Names(("cos angle", "sin angle", "angular velocity"), controls=("torque",)),
+    "Pendulum": Names(observations=("cos angle", "sin angle", "angular velocity"), controls=("torque",)),
     "LunarLander": Names(
-        _LANDER, ("do nothing", "fire left engine", "fire main engine", "fire right engine"), controls=_ENGINES
+        observations=(
+            "x",
+            "y",
+            "x velocity",
+            "y velocity",
+            "angle",
+            "angular velocity",
+            "left leg contact",
+            "right leg contact",
+        ),
+        actions=("do nothing", "fire left engine", "fire main engine", "fire right engine"),
+        controls=("main engine", "side engines"),
     ),
-    "LunarLanderContinuous": Names(_LANDER, controls=_ENGINES),
+    "LunarLanderContinuous": Names(
+        observations=(
+            "x",
+            "y",
+            "x velocity",
+            "y velocity",
+            "angle",
+            "angular velocity",
+            "left leg contact",
+            "right leg contact",
+        ),
+        controls=("main engine", "side engines"),
+    ),
     "BipedalWalker": Names(
-        ("hull angle", "hull angular velocity", "x velocity", "y velocity")
-        + (*_leg(1), *_leg(2), *(f"lidar {beam}" for beam in range(10))),
-        controls=_torques("hip 1", "knee 1", "hip 2", "knee 2"),
+        observations=(
+            "hull angle",
+            "hull angular velocity",
+            "x velocity",
+            "y velocity",
+            "hip 1 angle",
+            "hip 1 angular velocity",
+            "knee 1 angle",
+            "knee 1 angular velocity",
+            "leg 1 contact",
+            "hip 2 angle",
+            "hip 2 angular velocity",
+            "knee 2 angle",
+            "knee 2 angular velocity",
+            "leg 2 contact",
+            "lidar 0",
+            "lidar 1",
+            "lidar 2",
+            "lidar 3",
+            "lidar 4",
+            "lidar 5",
+            "lidar 6",
+            "lidar 7",
+            "lidar 8",
+            "lidar 9",
+        ),
+        controls=("hip 1 torque", "knee 1 torque", "hip 2 torque", "knee 2 torque"),
     ),
-    **dict.fromkeys(("FrozenLake", "FrozenLake8x8"), Names(actions=("left", "down", "right", "up"))),
-    **dict.fromkeys(("CliffWalking", "CliffWalkingSlippery"), Names(actions=("up", "right", "down", "left"))),
+    "FrozenLake": Names(actions=("left", "down", "right", "up")),
+    "FrozenLake8x8": Names(actions=("left", "down", "right", "up")),
+    "CliffWalking": Names(actions=("up", "right", "down", "left")),
+    "CliffWalkingSlippery": Names(actions=("up", "right", "down", "left")),
     "Taxi": Names(actions=("south", "north", "east", "west", "pick up", "drop off")),
     "Blackjack": Names(actions=("stick", "hit")),
     "InvertedPendulum": Names(
-        ("cart position", "pole angle", "cart velocity", "pole angular velocity"), controls=("cart force",)
+        observations=("cart position", "pole angle", "cart velocity", "pole angular velocity"), controls=("cart force",)
     ),
     "InvertedDoublePendulum": Names(
-        ("cart position", "sin angle 1", "sin angle 2", "cos angle 1", "cos angle 2")
-        + ("cart velocity", "angular velocity 1", "angular velocity 2", "constraint force"),
+        observations=(
+            "cart position",
+            "sin angle 1",
+            "sin angle 2",
+            "cos angle 1",
+            "cos angle 2",
+            "cart velocity",
+            "angular velocity 1",
+            "angular velocity 2",
+            "constraint force",
+        ),
         controls=("cart force",),
     ),
     "Reacher": Names(
-        ("cos angle 1", "cos angle 2", "sin angle 1", "sin angle 2", "target x", "target y")
-        + ("angular velocity 1", "angular velocity 2", "fingertip x - target x", "fingertip y - target y"),
+        observations=(
+            "cos angle 1",
+            "cos angle 2",
+            "sin angle 1",
+            "sin angle 2",
+            "target x",
+            "target y",
+            "angular velocity 1",
+            "angular velocity 2",
+            "fingertip x - target x",
+            "fingertip y - target y",
+        ),
         controls=("torque 1", "torque 2"),
     ),
     "Swimmer": Names(
-        (*_angles("tip", *_SWIMMER), "tip x velocity", "tip y velocity", *_speeds("tip", *_SWIMMER)),
-        controls=_torques(*_SWIMMER),
+        observations=(
+            "tip angle",
+            "first rotor angle",
+            "second rotor angle",
+            "tip x velocity",
+            "tip y velocity",
+            "tip angular velocity",
+            "first rotor angular velocity",
+            "second rotor angular velocity",
+        ),
+        controls=("first rotor torque", "second rotor torque"),
     ),
     "Hopper": Names(
-        ("height", *_angles("torso", *_HOPPER), "x velocity", "z velocity", *_speeds("torso", *_HOPPER)),
-        controls=_torques(*_HOPPER),
+        observations=(
+            "height",
+            "torso angle",
+            "thigh angle",
+            "leg angle",
+            "foot angle",
+            "x velocity",
+            "z velocity",
+            "torso angular velocity",
+            "thigh angular velocity",
+            "leg angular velocity",
+            "foot angular velocity",
+        ),
+        controls=("thigh torque", "leg torque", "foot torque"),
     ),
     "Walker2d": Names(
-        ("height", *_angles("torso", *_WALKER), "x velocity", "z velocity", *_speeds("torso", *_WALKER)),
-        controls=_torques(*_WALKER),
+        observations=(
+            "height",
+            "torso angle",
+            "thigh angle",
+            "leg angle",
+            "foot angle",
+            "left thigh angle",
+            "left leg angle",
+            "left foot angle",
+            "x velocity",
+            "z velocity",
+            "torso angular velocity",
+            "thigh angular velocity",
+            "leg angular velocity",
+            "foot angular velocity",
+            "left thigh angular velocity",
+            "left leg angular velocity",
+            "left foot angular velocity",
+        ),
+        controls=(
+            "thigh torque",
+            "leg torque",
+            "foot torque",
+            "left thigh torque",
+            "left leg torque",
+            "left foot torque",
+        ),
     ),
     "HalfCheetah": Names(
-        ("height", *_angles("tip", *_CHEETAH), "x velocity", "z velocity", *_speeds("tip", *_CHEETAH)),
-        controls=_torques(*_CHEETAH),
+        observations=(
+            "height",
+            "tip angle",
+            "back thigh angle",
+            "back shin angle",
+            "back foot angle",
+            "front thigh angle",
+            "front shin angle",
+            "front foot angle",
+            "x velocity",
+            "z velocity",
+            "tip angular velocity",
+            "back thigh angular velocity",
+            "back shin angular velocity",
+            "back foot angular velocity",
+            "front thigh angular velocity",
+            "front shin angular velocity",
+            "front foot angular velocity",
+        ),
+        controls=(
+            "back thigh torque",
+            "back shin torque",
+            "back foot torque",
+            "front thigh torque",
+            "front shin torque",
+            "front foot torque",
+        ),
     ),
 }
 

@@ -2,36 +2,23 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from asap.base.arrays import compiled, pick
-from asap.base.keys import Key, fold, root, uniforms
-from asap.envs.controllers import Probabilities
-from asap.envs.soccer.half_field import GOAL, IN_GAME, STATUS_NAMES, Match, Striker, StrikerTask
+from asap.base.arrays import compiled
+from asap.base.keys import Key, fold, root
+from asap.envs.core import CompiledTasks, Outcome
+from asap.envs.soccer.half_field import GOAL, IN_GAME, STATUS_NAMES, Match
 from asap.envs.soccer.vectors import Vector
-from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.experience.rollout import Moment, fresh_episodes, play
+from asap.policy.policy import ASAPPolicy
 from asap.show.figures.backgrounds import PlacedTask
 
 _GAME = 12  # Stream of the seed's key; smaller ones are taken.
-_RESET, _STEP, _CHOICE = range(3)
 NUM_GAMES = 8
 MOST_CYCLES = 300
-
-
-class Controlled(eqx.Module):
-    """A controller as a player: what it does is all the skill it has."""
-
-    probabilities: Probabilities = eqx.field(static=True)
-
-    def sample(
-        self, key: Key, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""]
-    ) -> tuple[Int[Array, ""], Int[Array, ""]]:
-        action = pick(uniforms(key)[0], self.probabilities(x))
-        return action, action
 
 
 class Game(NamedTuple):
@@ -61,29 +48,40 @@ class Game(NamedTuple):
 
 
 class Cycle(NamedTuple):
-    """The skill in force, and what the cycle led to. A game goes on behind its end, unseen."""
+    """The skill in force, and what the cycle led to. Behind the end of a game the next one is played, unseen."""
 
     skill: Int[Array, ""]
     state: Match
+    ended: Bool[Array, ""]
 
 
-def play_game(player: ASAPPolicy | Controlled, task: PlacedTask, seed: int) -> Game:
+class Cycles(NamedTuple):
+    """Stacks the cycles of all games, and gathers nothing."""
+
+    def start(self, moment: Moment) -> tuple[()]:
+        return ()
+
+    def add(
+        self, gathered: tuple[()], before: Moment, outcome: Outcome, step: Int[Array, ""]
+    ) -> tuple[tuple[()], Cycle]:
+        return (), Cycle(before.skill, outcome.next_state, outcome.terminated | outcome.truncated)
+
+
+def play_game(policy: ASAPPolicy, task: PlacedTask, seed: int) -> Game:
     """The game to show of this seed."""
-    games = play_games(player, task, seed)
+    games = play_games(policy, task, seed)
     return games[game_to_show(np.asarray([game.status for game in games]))]
 
 
-def play_games(player: ASAPPolicy | Controlled, task: PlacedTask, seed: int) -> list[Game]:
+def play_games(policy: ASAPPolicy, task: PlacedTask, seed: int) -> list[Game]:
     """All NUM_GAMES games of this seed."""
-    played = _play(player, task.env, task.task, fold(root(seed), _GAME))
-    starts, cycles = jax.tree.map(np.asarray, played)
-    ended = cycles.state.status != IN_GAME
-    lengths = np.where(ended.any(-1), ended.argmax(-1) + 1, MOST_CYCLES)
-    status = np.take_along_axis(cycles.state.status, lengths[:, None] - 1, -1)[:, 0]
+    tasks = CompiledTasks.of(task.env, {task.name: task.task})
+    starts, cycles = jax.tree.map(np.asarray, _play(policy, tasks, fold(root(seed), _GAME)))
+    lengths = np.where(cycles.ended.any(0), cycles.ended.argmax(0) + 1, MOST_CYCLES)
 
     def game(which: int) -> Game:
-        start, states = (jax.tree.map(lambda leaf: leaf[which], states) for states in (starts, cycles.state))
-        return _game(start, states, cycles.skill[which], int(lengths[which]), int(status[which]))
+        start, own = (jax.tree.map(lambda leaf: leaf[..., which], tree) for tree in (starts, cycles))
+        return _game(start, jax.tree.map(lambda leaf: leaf[: lengths[which]], own))
 
     return [game(which) for which in range(NUM_GAMES)]
 
@@ -93,38 +91,25 @@ def game_to_show(status: Int[np.ndarray, "G"]) -> int:
     return int(np.argmax(np.where(status == GOAL, 2, status != IN_GAME)))
 
 
-def _game(start: Match, states: Match, skills: np.ndarray, length: int, status: int) -> Game:
-    def path(first: Vector, later: Vector) -> np.ndarray:
-        return np.stack([np.append(a, b[:length]) for a, b in zip(first, later)], -1)
+def _game(start: Match, cycles: Cycle) -> Game:
+    """From one game's start and its cycles up to the end."""
 
-    players = zip(start.world.players, states.world.players)
+    def path(first: Vector, later: Vector) -> np.ndarray:
+        return np.stack([np.append(a, b) for a, b in zip(first, later)], -1)
+
+    players = zip(start.world.players, cycles.state.world.players)
     return Game(
-        ball=path(start.world.ball.position, states.world.ball.position),
+        ball=path(start.world.ball.position, cycles.state.world.ball.position),
         players=np.stack([path(first.position, later.position) for first, later in players]),
-        skills=skills[:length],
-        status=status,
+        skills=cycles.skill,
+        status=int(cycles.state.status[-1]),
     )
 
 
-def _play_all(player: ASAPPolicy | Controlled, env: Striker, task: StrikerTask, key: Key) -> tuple[Match, Cycle]:
-    """The starts of all games and their cycles: axes (games,) and (games, cycles)."""
-    m = env.descriptor(task)
-
-    def one_game(number: Int[Array, ""]) -> tuple[Match, Cycle]:
-        own = fold(key, number)
-
-        def one_cycle(
-            carry: tuple[Match, Int[Array, ""]], t: Int[Array, ""]
-        ) -> tuple[tuple[Match, Int[Array, ""]], Cycle]:
-            state, previous = carry
-            skill, action = player.sample(fold(own, t, _CHOICE), env.observe(state, task), m, previous)
-            after = env.step(fold(own, t, _STEP), state, action, task).state
-            return (after, skill), Cycle(skill, after)
-
-        start = env.reset(fold(own, 0, _RESET), task)
-        return start, jax.lax.scan(one_cycle, (start, jnp.int32(NO_SKILL)), jnp.arange(MOST_CYCLES))[1]
-
-    return jax.vmap(one_game)(jnp.arange(NUM_GAMES))
+def _play_all(policy: ASAPPolicy, tasks: CompiledTasks, key: Key) -> tuple[Match, Cycle]:
+    """The starts of all games and their cycles: axes (games,) and (cycles, games)."""
+    keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(NUM_GAMES))
+    return moment.lane.episode.state, play(tasks, policy, keys, moment, Cycles(), MOST_CYCLES)[2]
 
 
 _play = compiled(_play_all)

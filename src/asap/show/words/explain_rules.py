@@ -18,7 +18,7 @@ from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS, regions_at
 from asap.show.words.expressions import CONSTANT, term_names
 from asap.show.words.readings import ControlRule, Losses, PlaneRule, RulesReading, SkillRule, Sum
-from asap.show.words.rounding import DIGITS, Controls, Rulebook, Scores, Shares, rulebook, significant
+from asap.show.words.rounding import DIGITS, Controls, Logits, Rulebook, Shares, rulebook, significant
 
 MOST_WEIGHED = 4  # Inputs named for each unit of a network.
 OPERATORS = "+-*/^"
@@ -101,7 +101,7 @@ def _skills(
         match book.skills:
             case Shares(probabilities):
                 shares = dict(zip(actions, probabilities[s].tolist()))
-            case Scores(weights):
+            case Logits(weights):
                 scores = {action: weighed(row) for action, row in zip(actions, weights[s])}
             case Controls(weights, deviations, units):
                 means, bounds = map(weighed, weights[s]), (map(_finite, bound) for bound in (units.low, units.high))
@@ -133,7 +133,7 @@ def _scaled(features: Features, names: tuple[str, ...]) -> dict[str, tuple[float
 
 def _as_rounded(values: Float[np.ndarray, "n"]) -> list[float]:
     """The decimal numbers that they were before they became floats of 32 bits."""
-    return [float(np.format_float_positional(value)) for value in np.float32(values)]
+    return [float(np.format_float_positional(value)) for value in np.asarray(values, np.float32)]
 
 
 def _of_a_skill(term: str) -> str:

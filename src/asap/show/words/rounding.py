@@ -34,7 +34,7 @@ class Shares(NamedTuple):
     probabilities: Float[np.ndarray, "S A"]
 
 
-class Scores(NamedTuple):
+class Logits(NamedTuple):
     """Skills whose action has a chance proportional to exp(weights^T phi)."""
 
     weights: Float[np.ndarray, "S A D"]
@@ -53,7 +53,7 @@ class Rulebook(NamedTuple):
     phi: Features
     planes: Float[np.ndarray, "K F"]  # The positive side is planes^T psi > 0; the largest slope is 1 or -1.
     reaches: Float[np.ndarray, "K"]  # What planes^T psi is where the positive side has a chance of 90 %.
-    skills: Shares | Scores | Controls
+    skills: Shares | Logits | Controls
     psi_sizes: Float[np.ndarray, "F"]  # By how much each feature changes from state to state, roughly.
     phi_sizes: Float[np.ndarray, "D"]
     termination: float | None
@@ -69,7 +69,7 @@ class Rulebook(NamedTuple):
             case Shares(probabilities):
                 logs = np.where(probabilities > 0, np.log(np.maximum(probabilities, 1e-9)), NEVER)
                 return GibbsSkills(np.float32(logs)[..., None], np.float32(1))
-            case Scores(weights):
+            case Logits(weights):
                 return GibbsSkills(np.float32(weights), np.float32(1))
             case Controls(weights, deviations, units):
                 theta = (
@@ -152,7 +152,7 @@ def _planes(rows: Rows, digits: int) -> tuple[Float[np.ndarray, "K F"], Float[np
     return rows.scaled(1 / lengths).rounded(digits), significant(NINETY / lengths, digits)
 
 
-def _skills(policy: ASAPPolicy, phi: Features, spec: Spec, digits: int) -> Shares | Scores | Controls:
+def _skills(policy: ASAPPolicy, phi: Features, spec: Spec, digits: int) -> Shares | Logits | Controls:
     theta = np.asarray(policy.skills.theta, float)
     num_skills, num_actions, _ = theta.shape
     if isinstance(policy.skills, GaussianSkills):
@@ -169,7 +169,7 @@ def _skills(policy: ASAPPolicy, phi: Features, spec: Spec, digits: int) -> Share
     if policy.phi.constant:
         chances = np.exp(theta[..., 0] - theta[..., 0].max(1, keepdims=True))
         return Shares(np.stack([whole_percents(row / row.sum()) for row in chances]) / 100)
-    return Scores(
+    return Logits(
         _rows(policy.phi, phi, theta.reshape(num_skills * num_actions, -1)).rounded(digits).reshape(theta.shape)
     )
 

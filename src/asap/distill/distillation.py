@@ -27,8 +27,8 @@ from asap.distill.lessons import Classroom, Lesson
 from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import hosted_task
 from asap.learn.search import draw
+from asap.policy.build import plan_of
 from asap.policy.host import Player
-from asap.policy.plan import plan_of
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import moments_of, rescaled, scaled_anew
 

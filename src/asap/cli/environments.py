@@ -1,20 +1,47 @@
-"""Commands that look at an environment before anything is learned: `asap check`."""
+"""Commands that look at environments before anything is learned: `asap check` and `asap tasks`."""
 
-import json
+import dataclasses
+import math
 import shlex
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import numpy as np
+import typer
 
 from asap.base.errors import UserError
-from asap.envs.gymnasium import determinism
-from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
-from asap.workers.failures import Recording, explained
+from asap.cli.app import Debug, Json, app, number, references_in_words, tell
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from asap.envs.gymnasium.checked_env import CheckedEnv
+    from asap.envs.gymnasium.make import EnvLimits, EnvSource
+    from asap.workers.failures import Recording
 
 TWICE = 3  # Episodes that are played twice.
 MOST_SHOWN = 20
+
+
+@app.command()
+def check(
+    env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
+    episodes: Annotated[int, typer.Option(help="Episodes of random play.")] = 10,
+    seed: Annotated[int, typer.Option(help="What the first episode is reset with.")] = 0,
+    replay: Annotated[str | None, typer.Option(metavar="FILE", help="Play a recorded failure again.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`."),
+    ] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Look at an environment: its spaces, its numbers and its speed under random play, and whether seeds decide all."""
+    from asap.config.schema import Config
+    from asap.config.settings import override
+    from asap.envs.resolve import limits_of, options_of
+
+    settings = override(Config(), set_ or []).env
+    check_env(env, options_of(settings), episodes, seed, replay, json_, limits_of(settings))
 
 
 class RandomPlay(NamedTuple):
@@ -24,8 +51,8 @@ class RandomPlay(NamedTuple):
     returns: list[float]
     terminated: int
     success: list[bool]
-    low: np.ndarray  # Least and most of each observation.
-    high: np.ndarray
+    low: "np.ndarray"  # Least and most of each observation.
+    high: "np.ndarray"
     steps_per_second: float
     notes: tuple[str, ...]
 
@@ -37,27 +64,33 @@ def check_env(
     seed: int,
     replay: str | None,
     as_json: bool,
-    rules: EnvLimits = EnvLimits(),
+    rules: "EnvLimits | None" = None,
 ) -> None:
     """Prints what an environment looks like and how it behaves under random play; raises where it misbehaves.
 
     Episode i is reset with seed + i, so the seed that an error names is the one with which to see it again.
     """
+    from asap.envs.gymnasium.make import EnvLimits, EnvSource
+
     if replay is not None:
-        return replay_failure(name, replay, as_json)
+        return _replay(name, replay, as_json)
     if episodes < 1:
-        raise UserError("--episodes", "must be at least 1", episodes)
-    report = checked(EnvSource(name, options), rules, episodes, seed)
-    print(json.dumps(report) if as_json else in_words(report))
+        raise UserError("--episodes", "must be at least 1", episodes, "the default is 10")
+    report = _checked(EnvSource(name, options), rules or EnvLimits(), episodes, seed)
+    tell(as_json, report, _check_in_words(report))
 
 
-def checked(source: EnvSource, rules: EnvLimits, episodes: int, seed: int) -> dict[str, Any]:
+def _checked(source: "EnvSource", rules: "EnvLimits", episodes: int, seed: int) -> dict[str, Any]:
+    import numpy as np
+
+    from asap.envs.gymnasium import determinism
+    from asap.envs.gymnasium.checked_env import CheckedEnv
     from asap.envs.gymnasium.task import describe
 
     task = describe(source, rules)
     spec = task.spec
     seeds = [seed + number for number in range(episodes)]
-    played = play_at_random(source, rules, seeds)
+    played = _play_at_random(source, rules, seeds)
     bounds = zip(spec.observation_low, spec.observation_high)
     return {
         "env": source.name,
@@ -83,75 +116,87 @@ def checked(source: EnvSource, rules: EnvLimits, episodes: int, seed: int) -> di
     }
 
 
-def play_at_random(source: EnvSource, rules: EnvLimits, seeds: list[int]) -> RandomPlay:
-    border = CheckedEnv(source, rules)
+def _play_at_random(source: "EnvSource", rules: "EnvLimits", seeds: list[int]) -> RandomPlay:
+    import numpy as np
+
+    from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
+    from asap.envs.gymnasium.errors import explained
+
+    env = CheckedEnv(source, rules)
     lengths, returns, success, lows, highs, terminated = [], [], [], [], [], 0
     begun = time.perf_counter()
-    for number, seed in enumerate(seeds):
+    for index, seed in enumerate(seeds):
         try:
-            observations, rewards = _episode(border, seed)
+            observations, rewards = _episode(env, seed)
         except EnvError as trouble:
-            raise explained(trouble, f"episode {number}", seed, f"see it again with --seed {seed}") from trouble
+            raise explained(trouble, f"episode {index}", seed, f"see it again with --seed {seed}") from trouble
         lengths.append(len(rewards))
         returns.append(float(np.sum(rewards)))
-        terminated += border.terminated
-        success += [] if border.success is None else [border.success]
+        terminated += env.terminated
+        success += [] if env.success is None else [env.success]
         lows.append(np.min(observations, axis=0))
         highs.append(np.max(observations, axis=0))
     speed = sum(lengths) / (time.perf_counter() - begun)
-    border.close()
+    env.close()
     low, high = np.min(lows, axis=0), np.max(highs, axis=0)
-    return RandomPlay(lengths, returns, terminated, success, low, high, speed, border.take_notes())
+    return RandomPlay(lengths, returns, terminated, success, low, high, speed, env.take_notes())
 
 
-def _episode(border: CheckedEnv, seed: int) -> tuple[list[np.ndarray], list[float]]:
+def _episode(env: "CheckedEnv", seed: int) -> tuple[list["np.ndarray"], list[float]]:
+    import numpy as np
+
     generator = np.random.default_rng(seed)
-    observations, rewards, ended = [border.start(seed)], [], False
+    observations, rewards, ended = [env.start(seed)], [], False
     while not ended:
-        x, reward, ended = border.step(border.sample(generator))
+        x, reward, ended = env.step(env.sample(generator))
         observations.append(x)
         rewards.append(reward)
     return observations, rewards
 
 
-def replay_failure(name: str, path: str, as_json: bool) -> None:
+def _replay(name: str, path: str, as_json: bool) -> None:
     """Plays a recorded episode again. Raises what it then does wrong; prints that it did nothing wrong otherwise."""
+    from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
+    from asap.envs.gymnasium.errors import explained
+    from asap.envs.gymnasium.make import EnvLimits, EnvSource
+    from asap.workers.failures import Recording
+
     recording = Recording.load(path)
     if name != recording.env:
         cure = f"run: {shlex.join(['asap', 'check', recording.env, '--replay', path])}"
         raise UserError("--replay", f"was recorded in '{recording.env}'", f"'{name}'", cure)
-    border = CheckedEnv(EnvSource(recording.env, recording.options), EnvLimits(**recording.rules))
+    env = CheckedEnv(EnvSource(recording.env, recording.options), EnvLimits(**recording.rules))
     try:
-        steps = _play_again(border, recording.seed, _actions(border, recording, path))
+        steps = _play_again(env, recording.seed, _actions(env, recording, path))
     except EnvError as trouble:
         is_same = f"{trouble.field}: {trouble.what}" == recording.error
         cure = "as recorded; --debug shows its traceback" if is_same else f"recorded was '{recording.error}'"
         raise explained(trouble, "the recorded episode", recording.seed, cure) from trouble
     finally:
-        border.close()
+        env.close()
     told = f"{name}: {steps} steps without the recorded '{recording.error}'; is the environment deterministic?"
     report = {"env": name, "replay": path, "again": False, "recorded": recording.error, "steps": steps}
-    print(json.dumps(report) if as_json else told)
+    tell(as_json, report, told)
 
 
-def _actions(border: CheckedEnv, recording: Recording, path: str) -> list[Any]:
+def _actions(env: "CheckedEnv", recording: "Recording", path: str) -> list[Any]:
     try:
-        return [border.recorded(action) for action in recording.actions]
+        return [env.recorded(action) for action in recording.actions]
     except (ValueError, TypeError) as error:
         what = "has an action that the environment does not take"
         raise UserError("--replay", f"{what}: {error}", path, "pass a file that a failed run has written") from error
 
 
-def _play_again(border: CheckedEnv, seed: int, actions: list[Any]) -> int:
+def _play_again(env: "CheckedEnv", seed: int, actions: list[Any]) -> int:
     """How many steps there were, if nothing went wrong."""
-    border.start(seed)
+    env.start(seed)
     for steps, action in enumerate(actions, 1):
-        if border.step(action)[2]:
+        if env.step(action)[2]:
             return steps
     return len(actions)
 
 
-def in_words(report: dict[str, Any]) -> str:
+def _check_in_words(report: dict[str, Any]) -> str:
     kind = "controls" if report["continuous"] else "actions"
     actions, more = report["actions"][:MOST_SHOWN], len(report["actions"]) - MOST_SHOWN
     solved = (
@@ -187,4 +232,43 @@ def _range(ends: list[float | None]) -> str:
 
 def _finite(bound: float) -> float | None:
     """JSON has no infinity."""
-    return float(bound) if np.isfinite(bound) else None
+    return float(bound) if math.isfinite(bound) else None
+
+
+@app.command("tasks")
+def list_tasks(
+    name: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Show just this task.")] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure the reference returns anew (a minute per task).")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the measurement.")] = 0,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the tasks, with the returns that results are read against."""
+    from asap.envs import catalog
+
+    rows = []
+    for task in [catalog.find(name)] if name else [catalog.find(each) for each in catalog.NAMES]:
+        reference = task.reference
+        if measure:
+            from asap.paper.references import measure as measure_reference
+
+            reference = measure_reference(task.name, seed)
+        rows.append(
+            {
+                "task": task.name,
+                "summary": task.summary,
+                "gymnasium_id": task.gymnasium_id,
+                "reference": {**dataclasses.asdict(reference), "near_optimal": reference.near_optimal},
+            }
+        )
+    tell(json_, {"tasks": rows}, "\n".join(_task_in_words(row) for row in rows))
+
+
+def _task_in_words(row: dict) -> str:
+    reference = row["reference"]
+    return (
+        f"{row['task']:<20}{row['summary']}\n{'':<20}returns: {references_in_words(reference)}; "
+        f"near-optimal from {number(reference['near_optimal'])}\n{'':<20}Gymnasium: {row['gymnasium_id']}"
+    )

@@ -1,33 +1,45 @@
-"""`asap collect`: a dataset of a controller's episodes."""
+"""Commands on logged data: `asap collect`, which writes what `asap train --offline` learns from."""
 
-import json
 import os
+from typing import Annotated, Any
+
+import typer
 
 from asap.base.errors import UserError
-from asap.config.schema import Config, RunConfig
-from asap.runs.progress import ProgressBar
+from asap.cli.app import Debug, Json, app, require_writable_place, tell
 
 
-def collect_episodes(
-    task: str, controller: str, episodes: int, epsilon: float, seed: int, out: str, as_json: bool
+@app.command()
+def collect(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task to play.")],
+    controller: Annotated[
+        str, typer.Option(metavar="NAME", help="Who plays: random, or one of the task's own, such as doors.")
+    ],
+    episodes: Annotated[int, typer.Option(help="Complete episodes.")] = 10_000,
+    epsilon: Annotated[float, typer.Option(help="Probability of a uniformly random action instead.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Dataset; default: TASK-NAME.npz.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
 ) -> None:
+    """Log complete episodes of a hand-written controller, to learn from with `asap train --offline FILE`."""
+    out = out or f"{task}-{controller.replace(':', '')}.npz"
     if not 1 <= episodes < 2**31:
         raise UserError("--episodes", "must be an integer from 1 to 2^31 - 1", episodes, "the default is 10,000")
     if not 0 <= seed < 2**63:
         raise UserError("--seed", "must be an integer from 0 to 2^63 - 1", seed, "the default is 0")
-    if os.path.isdir(out) or not os.path.isdir(os.path.dirname(os.path.abspath(out))):
-        raise UserError(
-            "--out", "is a directory, or in none that exists", out, "choose a file in a directory that exists"
-        )
+    require_writable_place(out)
     from asap.base.stats import wilson_interval
+    from asap.config.schema import Config, RunConfig
     from asap.envs import catalog
     from asap.envs.controllers import explored, find_controller
-    from asap.experience.collect import collect
+    from asap.experience import collect as collecting
+    from asap.runs.loggers import ProgressBar
 
     named = catalog.find(task)
     behaviour = explored(find_controller(named, controller), epsilon)
     with ProgressBar(Config(run=RunConfig(episodes=episodes)), "collecting") as progress:
-        collected = collect(named, behaviour, epsilon, episodes, seed, out, progress.tell)
+        collected = collecting.collect(named, behaviour, epsilon, episodes, seed, out, progress.tell)
     success = collected.meta.behaviour_success
     report = {
         "task": task,
@@ -44,10 +56,10 @@ def collect_episodes(
         "bytes": os.path.getsize(out),
         "out": out,
     }
-    print(json.dumps(report) if as_json else in_words(report))
+    tell(json_, report, _in_words(report))
 
 
-def in_words(report: dict) -> str:
+def _in_words(report: dict[str, Any]) -> str:
     low, high = (100 * limit for limit in report["success_ci"])
     return "\n".join(
         [

@@ -4,7 +4,7 @@ import numpy as np
 
 from asap.base.stats import median_with_failures
 from asap.paper.claims import Claim, Finding, Picture, interval
-from asap.paper.laboratory import Laboratory, Record
+from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.show.figures.comparison import compare_curves
 from asap.show.figures.gallery import partition_gallery
 
@@ -13,7 +13,7 @@ CARRIED = 0.95
 
 def run(laboratory: Laboratory) -> Finding:
     records = {k: laboratory.train(name(k), ["two-rooms"], *settings(k)) for k in (1, 2, 3)}
-    one, best = records[1], max(records.values(), key=Record.iqm)
+    one, best = records[1], max(records.values(), key=TrainedRun.iqm)
     intervals = {k: interval(record.returns()) for k, record in records.items()}
     counts = {k: skills_in_use(record.usage()) for k, record in records.items()}
     seconds = {k: record.seconds_per_step() for k, record in records.items()}

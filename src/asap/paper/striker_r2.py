@@ -1,22 +1,30 @@
-"""Figure 2 h: how the partition on R2 changes with what the hyperplane sees of the defender."""
+"""Figure 2 h, i: what ASAP learns on R2, against a goalkeeper and a defender."""
 
 import numpy as np
 
-from asap.envs.soccer.half_field import NORMALISED_HALF_LENGTH, NORMALISED_HALF_WIDTH
-from asap.paper.claims import Claim, Finding, Picture, interval
-from asap.paper.laboratory import Laboratory, Record
+from asap.envs import catalog
+from asap.envs.catalog import CompiledTask
+from asap.envs.soccer.half_field import GOAL, NORMALISED_HALF_LENGTH, NORMALISED_HALF_WIDTH
+from asap.paper.claims import Claim, Film, Finding, Picture, interval
+from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.paper.strikers import area, learned, shooting_places
+from asap.policy.policy import ASAPPolicy
 from asap.show.figures.comparison import seed_dots
+from asap.show.figures.film import draw_ways, save_game
 from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.game import Game, play_games
 from asap.show.figures.pitch import PITCH
 
 BALL = ("ball x", "ball y")
 SEEN = {"nothing": (), "x": ("defender x",), "y": ("defender y",), "x and y": ("defender x", "defender y")}
 BUDGET = "run.episodes=20000"  # Of those that see the defender; half of the task's own, to save time.
 MOVED = 5.0  # Metres by which the defender is moved, to see what follows.
+SHOWN = 6
+ROUNDS = 4  # Of games for each seed.
 
 
-def run(laboratory: Laboratory) -> Finding:
+def partitions(laboratory: Laboratory) -> Finding:
+    """Figure 2 h: how the partition changes with what the hyperplane sees of the defender."""
     records = {seen: variant(laboratory, seen) for seen in SEEN}
     seeds = laboratory.seeds
     goals = {seen: record.success() for seen, record in records.items()}
@@ -125,18 +133,18 @@ def _against_nothing(
     )
 
 
-def variant(laboratory: Laboratory, seen: str) -> Record:
+def variant(laboratory: Laboratory, seen: str) -> TrainedRun:
     if not SEEN[seen]:
         return learned(laboratory, "striker-r2")
     names = ", ".join(f'"{name}"' for name in (*BALL, *SEEN[seen]))
     return laboratory.train(f"striker-r2-{seen.replace(' ', '-')}", ["striker-r2"], f"policy.inputs=[{names}]", BUDGET)
 
 
-def shooting(record: Record) -> list[np.ndarray]:
+def shooting(record: TrainedRun) -> list[np.ndarray]:
     return [shooting_places(record.policy(s), record.tasks[0]) for s in range(record.config.run.seeds)]
 
 
-def sensitivities(record: Record, name: str, amount: float) -> np.ndarray:
+def sensitivities(record: TrainedRun, name: str, amount: float) -> np.ndarray:
     """(seeds,): share of the pitch where Shoot comes or goes when the defender is moved, both ways taken together."""
     task = record.tasks[0]
 
@@ -156,3 +164,61 @@ def depth(places: np.ndarray) -> float:
 def middle(places: np.ndarray) -> float:
     """y of the centre of the region; 0 where there is none."""
     return float((places * PITCH.y[:, None]).sum() / max(places.sum(), 1))
+
+
+def detours(laboratory: Laboratory) -> Finding:
+    """Figure 2 i: the way of the ball around the defender, under a partition that sees the defender's y."""
+    with_defender, without = variant(laboratory, "y"), learned(laboratory, "striker-r1")
+    r1, r2 = catalog.find("striker-r1"), catalog.find("striker-r2")
+    first = laboratory.seed
+
+    def games(policy: ASAPPolicy, task: CompiledTask, seed: int) -> list[Game]:
+        return [
+            game for k in range(ROUNDS) for game in play_games(policy, task, 1000 * k + seed) if game.status == GOAL
+        ]
+
+    seeds = range(laboratory.seeds)
+    theirs = [games(with_defender.policy(s), r2, first + s) for s in seeds]
+    alone = [games(without.policy(s), r1, first + s) for s in seeds]
+    around, straight = (
+        np.asarray([np.mean([detour(game) for game in each]) for each in some]) for some in (theirs, alone)
+    )
+    passes = np.asarray([clearance(game) for each in theirs for game in each])
+    passes = passes[np.isfinite(passes)]
+    claim = Claim(
+        claim="R2: the striker dribbles around the defender in order to score",
+        paper="dribbles around the defender (a picture)",
+        ours=f"ball's way {np.mean(around):.3f} times the straight line, against {np.mean(straight):.3f} on R1",
+        ci=interval(around),
+        seeds=laboratory.seeds,
+        passed=interval(around)[0] > interval(straight)[1],
+        note=(
+            f"games that ended with a goal, from the first touch on: {sum(map(len, theirs))} on R2, {sum(map(len, alone))} on R1; where the ball "
+            f"passed the defender ({len(passes)} games), it was {np.median(passes):.1f} m aside (median)"
+        ),
+    )
+    typical = with_defender.typical_seed()
+    policy, title = with_defender.policy(typical), f"striker-r2, sees the defender's y, seed {first + typical}"
+    return Finding(
+        [claim],
+        {
+            "fig2i": Picture(
+                draw_ways(theirs[typical][:SHOWN], policy, r2, title),
+                "Games with a goal. Coloured: the ball's way by skill; black: the defender's; dots: where they were when the ball passed.",
+            ),
+            "fig2i-game": Film(lambda path: save_game(path, policy, r2, first + typical, title), "One of them."),
+        },
+    )
+
+
+def detour(game: Game) -> float:
+    """Length of the ball's way over that of the straight line between its ends."""
+    steps = np.diff(game.ball, axis=0)
+    straight = np.hypot(*(game.ball[-1] - game.ball[0]))
+    return float(np.hypot(*steps.T).sum() / straight)
+
+
+def clearance(game: Game) -> float:
+    """Metres between ball and defender, across the pitch, when the ball passed; NaN if it never did."""
+    moment = game.passes_defender
+    return np.nan if moment is None else float(abs(game.ball[moment, 1] - game.players[2, moment, 1]))

@@ -1,0 +1,286 @@
+"""Commands that learn, `asap train` and `asap transfer`, and `asap settings`, which lists what they can be told."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asap.base.errors import UserError
+from asap.cli.app import Debug, Json, app, number, references_in_words, tell
+
+if TYPE_CHECKING:
+    from asap.base.spec import TaskSet
+    from asap.config.schema import Config
+    from asap.model.result import Result
+    from asap.runs.directory import Run
+    from asap.runs.signals import StopRequest
+
+
+@app.command()
+def train(
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TASK...",
+            help="A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function.",
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="First seed.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds trained side by side.")] = None,
+    episodes: Annotated[int | None, typer.Option(help="Budget of each seed, in completed episodes.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget of each seed, in steps of the environment.")] = None,
+    hyperplanes: Annotated[int | None, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
+    skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier, rbf or network.")
+    ] = None,
+    learner: Annotated[
+        str | None,
+        typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood."),
+    ] = None,
+    gradient: Annotated[str | None, typer.Option(help="sampled or marginal.")] = None,
+    offline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
+        ),
+    ] = None,
+    drop_bad_rows: Annotated[
+        bool, typer.Option("--drop-bad-rows", help="Leave out logged episodes with bad values.")
+    ] = False,
+    tensorboard: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Write curves for TensorBoard, with the names of stable-baselines3."),
+    ] = None,
+    wandb: Annotated[str | None, typer.Option(metavar="PROJECT", help="Log to Weights & Biases.")] = None,
+    preset: Annotated[str | None, typer.Option(help="A named setting: paper.")] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. learn.epochs=4; see `asap settings`."),
+    ] = None,
+    workers: Annotated[
+        str,
+        typer.Option(
+            help="Who plays a Gymnasium environment: 0 (this process), a number of processes, ray or ray:N. The result is the same."
+        ),
+    ] = "0",
+    max_steps: Annotated[
+        int | None,
+        typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000."),
+    ] = None,
+    step_timeout: Annotated[
+        float | None, typer.Option(help="Environment: seconds without a step after which its worker is restarted.")
+    ] = None,
+    reward_scale: Annotated[float | None, typer.Option(help="Environment: factor on the rewards.")] = None,
+    strict_obs: Annotated[
+        bool, typer.Option("--strict-obs", help="Environment: refuse observations outside of their space.")
+    ] = False,
+    check_determinism: Annotated[
+        bool,
+        typer.Option(
+            "--check-determinism", help="Environment: see whether seeds decide its episodes, and whether it changes."
+        ),
+    ] = False,
+    env_retries: Annotated[
+        int | None, typer.Option(help="Environment: how often a reset that raises is tried again.")
+    ] = None,
+    on_no_workers: Annotated[str | None, typer.Option(help="When no worker is left alive: wait or fail.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Train on one task, on several together, or on any Gymnasium environment.
+
+    The run can be stopped at any time (Ctrl-C, SIGTERM, even SIGKILL) and resumed: it ends with the same bits.
+    """
+    from asap.compose import compose, feature_settings
+
+    if resume is not None:
+        if tasks or config or set_ or preset or offline:
+            raise UserError(
+                "--resume", "takes its settings from the run", resume, "leave out the task and the settings"
+            )
+        run, settings, found = _resumed_run(resume, episodes, steps)
+    else:
+        options = {
+            "run.seed": seed,
+            "run.seeds": seeds,
+            "run.episodes": episodes,
+            "run.steps": steps,
+            "policy.hyperplanes": hyperplanes,
+            "policy.skills": skills,
+            **feature_settings(features),
+            "learn.learner": learner,
+            "learn.gradient": gradient,
+            "offline.data": None if offline is None else json.dumps(offline),
+            "offline.drop_bad_rows": "true" if drop_bad_rows else None,
+            "env.max_steps": max_steps,
+            "env.step_timeout": step_timeout,
+            "env.reward_scale": reward_scale,
+            "env.strict_obs": "true" if strict_obs else None,
+            "env.env_retries": env_retries,
+            "env.check_determinism": "true" if check_determinism else None,
+            "env.on_no_workers": on_no_workers,
+        }
+        settings, found = compose(tasks or [], options, preset, config, set_ or [])
+        run = create_run(settings, out, "+".join(settings.run.tasks).replace("/", "-"))
+    result, stop = _train_to_end(run, settings, found, workers, tensorboard, wandb)
+    report = result.summary(str(run.path))
+    tell(json_, report, _in_words(report))
+    _leave_if_stopped(run, stop)
+
+
+@app.command()
+def transfer(
+    source: Annotated[str, typer.Argument(metavar="RUN", help="Run directory to start from.")],
+    tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="The task to learn now, or several.")],
+    freeze: Annotated[
+        str | None, typer.Option(metavar="PART", help="Keep the skills or the partition as they are.")
+    ] = None,
+    search_symmetries: Annotated[
+        bool,
+        typer.Option(
+            "--search-symmetries", help="First try all sign patterns of the hyperplanes, and start from the best."
+        ),
+    ] = False,
+    seed: Annotated[int | None, typer.Option(help="First seed; default: as in the source.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds; default: one for each of the source's.")] = None,
+    episodes: Annotated[int | None, typer.Option(help="Budget of each seed; default: as in the source.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting of learn. or run.")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-from-SOURCE-NNN.")
+    ] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Learn a task from what was learned on another: each seed starts from the policy of a seed of RUN.
+
+    The result is a run like any other: resume it with `asap train --resume`.
+    """
+    from asap.compose import transfer_settings
+
+    options: dict[str, object] = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes}
+    settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, set_ or [])
+    run = create_run(settings, out, stem=f"{'+'.join(settings.run.tasks)}-from-{Path(source).resolve().name}")
+    result, stop = _train_to_end(run, settings, found)
+    curve = result.curve
+    first = {"episodes": curve.episodes[0], "return": curve.returns[0], "success": curve.success[0]}
+    start = {name: values.tolist() for name, values in first.items()}
+    report = {**result.summary(str(run.path)), "source": settings.run.source, "start": start}
+    mean, share = first["return"].mean(), 100 * first["success"].mean()
+    before = f"before learning   return {mean:.1f}, success {share:.1f} % (means over seeds)"
+    tell(json_, report, f"{before}\n{_in_words(report)}")
+    _leave_if_stopped(run, stop)
+
+
+def create_run(config: "Config", out: str | None, stem: str) -> "Run":
+    """A fresh run directory; one that exists with the same settings is resumed."""
+    from asap.config.toml import to_toml
+    from asap.runs.directory import Run
+
+    text, source = to_toml(config), config.run.source
+    if source is not None and not os.path.exists(source):
+        raise UserError("run.source", "no such run", source, "give the directory of a run")
+    return Run.create(Run.next_free("runs", stem), text) if out is None else Run.create_or_continue(out, text)
+
+
+def _resumed_run(path: str, episodes: int | None, steps: int | None) -> tuple["Run", "Config", "TaskSet"]:
+    """A run to resume; a larger budget may be given."""
+    from asap.compose import read_run
+    from asap.config.settings import override
+    from asap.runs.directory import Run
+
+    run = Run.open(path)
+    config, tasks = read_run(run)
+    budgets = {"run.episodes": episodes, "run.steps": steps}
+    more = [f"{name}={budget}" for name, budget in budgets.items() if budget is not None]
+    return run, override(config, more), tasks
+
+
+def _train_to_end(
+    run: "Run",
+    config: "Config",
+    tasks: "TaskSet",
+    workers: str = "0",
+    tensorboard: str | None = None,
+    wandb: str | None = None,
+) -> tuple["Result", "StopRequest"]:
+    """Trains with a progress bar until the run is over or a signal asks to stop; an error is also logged in the run."""
+    from asap.runs.signals import StopRequest
+
+    with StopRequest() as stop:
+        try:
+            from asap.model.files import source_policies
+            from asap.model.training import train_run
+            from asap.runs.checkpoints import generations
+            from asap.runs.loggers import loggers
+
+            # A run that is resumed needs its source no more.
+            given = None if generations(run.checkpoints) else source_policies(config)
+            with loggers(config, tensorboard, wandb, progress_bar=True) as told:
+                return train_run(run, config, tasks, stop, told, workers, given)[1], stop
+        except UserError as error:
+            run.append({"kind": "error", "message": str(error)})
+            raise
+
+
+def _leave_if_stopped(run: "Run", stop: "StopRequest") -> None:
+    if stop.requested:
+        print(f"note: stopped and saved; go on with: asap train --resume {run.path}", file=sys.stderr)
+        sys.stdout.flush()
+        raise SystemExit(stop.exit_code)
+
+
+def _in_words(report: dict) -> str:
+    reference, returns = report["reference"], report["return"]
+    low, high = returns["ci"]
+    lines = [
+        f"return            {number(returns['iqm'])}  (IQM of {report['seeds']} seeds, 95 % interval {number(low)} to {number(high)})",
+        *([] if reference is None else [f"references        {references_in_words(reference)}"]),
+        *([] if report["success"] is None else [f"success           {100 * report['success']:.1f} % of episodes"]),
+        *_good_seeds_in_words(report),
+        f"time              {report['wall_seconds']:.1f} s, {report['compile_seconds']:.1f} s of it compiling; "
+        f"{report['env_steps']:,} steps",
+        *([_data_in_words(report)] if "offline" in report else []),
+        f"run               {report['run']}",
+    ]
+    return "\n".join(lines)
+
+
+def _good_seeds_in_words(report: dict) -> list[str]:
+    if report["threshold"] is None:
+        return []
+    median = report["episodes_to_near_optimal"]["median"]
+    word = "solved      " if report["reference"] is None else "near-optimal"
+    after = "" if median is None else f", after {median:.0f} episodes (median)"
+    return [
+        f"{word}      {report['near_optimal_seeds']} of {report['seeds']} seeds (return at least {number(report['threshold'])}){after}"
+    ]
+
+
+def _data_in_words(report: dict) -> str:
+    ess = ", ".join(f"{100 * share:.0f} %" for share in report["offline"]["ess"])
+    return f"data              {report['offline']['data']}, by {report['learner']}; effective sample size {ess} of the steps"
+
+
+@app.command("settings")
+def list_settings(
+    seed: Annotated[int, typer.Option(hidden=True)] = 0, json_: Json = False, debug: Debug = False
+) -> None:
+    """List every setting for --set and TOML files, with its default."""
+    from asap.config.schema import Config
+    from asap.config.settings import describe
+
+    rows = [row._asdict() for row in describe(Config)]
+    lines = [
+        f"{row['key']:<30}{row['default']!s:<16}{row['help']}" + (f" ({row['range']})" if row["range"] else "")
+        for row in rows
+    ]
+    tell(json_, {"settings": rows}, "\n".join(lines))
