@@ -3,18 +3,27 @@
 Nobody plays: a stand-in writes down what it is asked for and gives back episodes of three steps.
 """
 
-import functools
+import dataclasses
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from asap.base.episodes import EVALUATION, TRAINING, EpisodeId, Played
-from asap.compose import settings_of
+from asap.base.spec import TaskSet
+from asap.compose import compose
 from asap.config.schema import Config
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
-from asap.envs.gymnasium.task import describe
-from asap.learn.foreign import ForeignTrainer
+from asap.envs.gymnasium.make import EnvSource
+from asap.envs.gymnasium.task import HostedTask
+from asap.experience.hosted import Hosted
+from asap.experience.protocol import Counters, EpisodeIds
+from asap.learn.loop import Loop
+from asap.model import training
+from asap.model.training import blank_start
+from asap.runs.events import InMemory
+from asap.runs.signals import StopRequest
 from asap.workers.dispatch import Dispatcher
+from asap.workers.hire import hire
 from asap.workers.work import Finished, Work
 
 LENGTH = 3
@@ -44,39 +53,159 @@ def _episode(which: EpisodeId) -> Played:
     return Played(which, x, *whole, draws.normal(size=LENGTH).astype(np.float32), True, None)
 
 
-@functools.cache
-def cart_pole():
-    return describe(EnvSource("CartPole-v1"), EnvLimits())
-
-
-def config_of(*settings: str) -> Config:
+def composed(*settings: str) -> tuple[Config, TaskSet]:
     plain = ("learn.learner=actor-critic", "learn.critic_features=4", "run.candidates=0", "run.eval_episodes=2")
     sizes = ("learn.batch_steps=20", "learn.round_episodes=2")
-    return settings_of(["CartPole-v1"], {}, None, None, [*plain, *sizes, *settings], None)
+    return compose(["CartPole-v1"], {}, overrides=[*plain, *sizes, *settings])
 
 
-def trainer_of(config: Config) -> tuple[ForeignTrainer, Listening]:
+def experience_of(config: Config, tasks: TaskSet) -> tuple[Hosted, Listening]:
     listening = Listening()
-    return ForeignTrainer(config, cart_pole(), listening, pytest.fail), listening
+    return Hosted(config, tasks, listening, pytest.fail), listening
 
 
 def test_no_episode_of_training_is_played_twice():
     """Twenty steps in rounds of two episodes with three steps each are eight episodes; the next update begins with the ninth."""
-    trainer, listening = trainer_of(config_of("run.seeds=2"))
-    states = trainer.start()
-    for update in (1, 2):
-        states, _ = trainer.advance(states)
+    config, tasks = composed("run.seeds=2")
+    experience, listening = experience_of(config, tasks)
+
+    def look(report) -> bool:
         for seed in (0, 1):
-            assert listening.numbers(seed) == list(range(8 * update))
-    assert np.asarray(states.totals.episodes).tolist() == [[16], [16]]
+            assert listening.numbers(seed) == list(range(8 * report.update))
+        return report.update < 2
+
+    loop = Loop(config, experience, InMemory(), [look])
+    states, finished = loop.run(loop.start(blank_start(config, tasks)), StopRequest())
+    assert np.asarray(states.totals.episodes).tolist() == [[16], [16]] and not finished
+
+
+def test_reinforce_counts_episodes_and_not_steps():
+    """Five at least, in rounds of two, however long they are."""
+    config, tasks = composed("learn.learner=reinforce", "learn.batch_episodes=5", "learn.batch_steps=1000")
+    experience, listening = experience_of(config, tasks)
+    batch = fed(experience, config, tasks)
+    assert listening.numbers(0) == list(range(6)) and batch.totals.episodes.tolist() == [6]
+
+
+def fed(experience: Hosted, config: Config, tasks: TaskSet, first: int = 0):
+    """The batch of the only seed, which has completed `first` episodes."""
+    counters = Counters(np.zeros(1, int), np.full(1, first))
+    return experience.feed(blank_start(config, tasks).policy, counters, np.ones(1, bool))[0]
+
+
+def test_a_seed_that_has_stopped_plays_nothing():
+    config, tasks = composed("run.seeds=2")
+    experience, listening = experience_of(config, tasks)
+    counters = Counters(np.zeros(2, int), np.zeros(2, int))
+    batches = experience.feed(blank_start(config, tasks).policy, counters, np.array([False, True]))
+    assert batches[0] is None and batches[1].totals.episodes.tolist() == [8]
+    assert listening.numbers(0) == [] and listening.numbers(1) == list(range(8))
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_the_last_evaluation_is_deterministic_if_the_settings_say_so(deterministic):
-    trainer, listening = trainer_of(config_of(f"run.deterministic={str(deterministic).lower()}"))
-    states = trainer.start()
-    listening.works.clear()
-    trainer.evaluate(states.policy, 3)
+def test_an_evaluation_is_deterministic_if_that_is_asked_for(deterministic):
+    config, tasks = composed()
+    experience, listening = experience_of(config, tasks)
+    ids = EpisodeIds([5], EVALUATION)
+    experience.evaluate(blank_start(config, tasks).policy, ids, 3, deterministic)
     assert [work.deterministic for work in listening.works] == [deterministic] * 3
-    ids = [episode for work in listening.works for episode in work.episodes]
-    assert [(episode.stream, episode.number) for episode in ids] == [(EVALUATION, n) for n in range(3)]
+    asked = [episode for work in listening.works for episode in work.episodes]
+    assert asked == [EpisodeId(5, EVALUATION, number) for number in range(3)]
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_the_last_evaluation_is_as_the_settings_say(deterministic, tmp_path, monkeypatch):
+    config, tasks = composed(f"run.deterministic={str(deterministic).lower()}", "run.final_episodes=3", "run.steps=20")
+    experience, listening = experience_of(config, tasks)
+    monkeypatch.setattr(training, "choose", lambda *_: experience)
+    asked = training.Training(config, tasks, InMemory(), (), "0", tmp_path, pytest.fail)
+    training.train(asked, None, StopRequest())
+    last = listening.works[-3:]
+    assert [work.deterministic for work in last] == [deterministic] * 3
+    assert [work.episodes for work in last] == [(EpisodeId(0, EVALUATION, number),) for number in range(3)]
+
+
+# ---- Several tasks ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Described(HostedTask):
+    """With a number that tells it from others, as environments of Gymnasium do not have by themselves."""
+
+    weight: float = 0.0
+
+    @property
+    def descriptor(self) -> tuple[float, ...]:
+        return (self.weight,)
+
+
+def two_tasks(*settings: str) -> tuple[Config, TaskSet]:
+    """CartPole with its own episodes and with such that end after seven steps, which are played three times as often."""
+    config, plain = composed(*settings)
+    task = plain.tasks[0]
+    whole, short = ({}, {"max_episode_steps": 7})
+    tasks = tuple(
+        Described(**{**_fields(task), "name": name, "source": EnvSource("CartPole-v1", options)}, weight=weight)
+        for name, options, weight in (("whole", whole, 0.25), ("short", short, -0.5))
+    )
+    return config, TaskSet(tasks, (1.0, 3.0))
+
+
+def _fields(task: HostedTask) -> dict:
+    return {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
+
+
+def test_the_task_of_an_episode_is_drawn_by_its_id_alone():
+    """By their weights, the same whatever was played before and in rounds of any size.."""
+    config, tasks = two_tasks("learn.batch_steps=1200")
+    experience, listening = experience_of(config, tasks)
+    fed(experience, config, tasks)
+    asked = [episode for work in listening.works for episode in work.episodes]
+    assert len(asked) == 400 and 0.7 < np.mean([episode.task for episode in asked]) < 0.8
+    assert [episode.task for episode in asked[:50]] == [int(episode.uniform() >= 0.25) for episode in asked[:50]]
+
+    config, tasks = two_tasks("learn.batch_steps=120", "learn.round_episodes=5")
+    experience, listening = experience_of(config, tasks)
+    fed(experience, config, tasks, first=100)
+    again = [episode for work in listening.works for episode in work.episodes]
+    assert again == asked[100:140]
+
+
+def test_a_batch_tells_the_task_of_every_step(tmp_path):
+    """Two environments in this process: whose steps they are, its descriptor, and its totals."""
+    config, tasks = two_tasks("learn.batch_steps=200")
+    sources = tuple(task.hosted_source for task in tasks.tasks)
+    experience = Hosted(config, tasks, hire("0", sources, tmp_path, pytest.fail), pytest.fail)
+    batch = fed(experience, config, tasks)
+    experience.close()
+    steps, count = batch.steps, int(batch.env_steps)
+    of_task, lasts = steps.of_task[:, :count, 0], np.flatnonzero((steps.terminated | steps.truncated)[:count, 0])
+    assert (of_task.sum(0) == 1).all() and of_task.any(1).all()
+    np.testing.assert_array_equal(steps.descriptor[0, :count, 0], np.where(of_task[0], 0.25, -0.5))
+    lengths, owners = np.diff(lasts, prepend=-1), of_task[1, lasts]
+    ids = [EpisodeId(0, TRAINING, number) for number in range(len(lengths))]
+    assert owners.tolist() == [episode.uniform() >= 0.25 for episode in ids]
+    assert (lengths[owners] <= 7).all() and (lengths[~owners] > 7).all() and 7 in lengths[owners]
+    assert batch.totals.episodes.tolist() == [(~owners).sum(), owners.sum()]
+    assert batch.totals.steps.tolist() == [lengths[~owners].sum(), lengths[owners].sum()]
+
+
+def test_an_evaluation_plays_every_task_alike():
+    config, tasks = two_tasks()
+    experience, listening = experience_of(config, tasks)
+    played = experience.evaluate(blank_start(config, tasks).policy, EpisodeIds([0], EVALUATION, 4), 3, False)
+    asked = [episode for work in listening.works for episode in work.episodes]
+    assert asked == [EpisodeId(0, EVALUATION, number, task) for task in (0, 1) for number in (4, 5, 6)]
+    assert played.returns.shape == (1, 2, 3) and played.skill_steps.sum(-1).tolist() == [[9, 9]]
+
+
+def test_two_tasks_are_learned_together(tmp_path):
+    """Planes see the descriptor; updates are finite, and every task has its entry in the curve."""
+    config, tasks = two_tasks("learn.batch_steps=100", "run.steps=600")
+    seen = []
+    asked = training.Training(config, tasks, InMemory(), [seen.append], "0", tmp_path, pytest.fail)
+    states, result = training.train(asked, None, StopRequest())
+    start = blank_start(config, tasks).policy.partition.beta
+    beta = np.asarray(states.policy.partition.beta)
+    assert result.finished and np.isfinite(beta).all() and (beta != start).all() and beta.shape == (1, 1, 10)
+    assert seen[-1].returns.shape == (1, 2) and (np.asarray(states.totals.episodes) > 0).all()

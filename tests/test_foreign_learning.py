@@ -5,7 +5,6 @@ import json
 import sys
 
 import gymnasium
-import jax
 import numpy as np
 import pytest
 from foreign_envs import Walk
@@ -13,20 +12,23 @@ from foreign_envs import Walk
 from asap import ASAP
 from asap.base.episodes import EpisodeId, Played
 from asap.base.errors import RunError, UserError
-from asap.compose import settings_of, tasks_of
+from asap.base.spec import TaskSet
+from asap.compose import compose
 from asap.config.schema import Config
 from asap.config.toml import to_toml
-from asap.evaluate import known_mean
-from asap.learn.foreign import evaluation_of
+from asap.experience.hosted import evaluation_of
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience, known_mean
 from asap.learn.search import search
+from asap.learn.state import parameter_digest
+from asap.model.result import Result
+from asap.model.training import train_run
+from asap.policy.policy import ASAPPolicy
 from asap.runs.directory import Run
 from asap.runs.loggers import loggers, metrics_of
 from asap.runs.signals import StopRequest
-from asap.session import Session
-from asap.state_arrays import parameter_digest
-from asap.trained import Trained
 
 SHORT = ["run.candidates=16", "run.final_episodes=5"]
+ROOMS = ["learn.averaging=3", "run.chunk=2", "run.final_episodes=64"]
 
 
 class Aim(gymnasium.Env):
@@ -67,33 +69,44 @@ class Instant(Walk):
         return observation, reward, True, truncated, info
 
 
-def config_of(env: str = "CartPole-v1", steps: int = 3000, *settings: str) -> Config:
-    return settings_of([env], {"run.steps": steps}, None, None, [*SHORT, *settings])
+Composed = tuple[Config, TaskSet]
 
 
-def trained(config: Config, path, workers: str = "0", callbacks=()):
-    return Session(config, Run.create_or_continue(path, to_toml(config)), callbacks, workers).train(StopRequest())
+def cart_pole(steps: int = 3000, *settings: str) -> Composed:
+    return compose(["CartPole-v1"], {"run.steps": steps}, overrides=[*SHORT, *settings])
+
+
+def trained(composed: Composed, path, workers: str = "0", callbacks=()) -> Result:
+    run = Run.create_or_continue(path, to_toml(composed[0]))
+    return train_run(run, *composed, StopRequest(), callbacks, workers)[1]
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    return trained(config_of(), tmp_path_factory.mktemp("alone") / "run")
+def folder(tmp_path_factory):
+    """Of the run that others are held against."""
+    return tmp_path_factory.mktemp("alone") / "run"
+
+
+@pytest.fixture(scope="module")
+def alone(folder):
+    return trained(cart_pole(), folder)
 
 
 def test_workers_make_no_difference(alone, tmp_path):
-    assert trained(config_of(), tmp_path / "run", workers="2").parameters_sha256 == alone.parameters_sha256
+    assert trained(cart_pole(), tmp_path / "run", workers="2").parameters_sha256 == alone.parameters_sha256
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(alone, tmp_path):
-    stopped = trained(config_of(), tmp_path / "run", callbacks=[lambda report: report.update < 2])
+    stopped = trained(cart_pole(), tmp_path / "run", callbacks=[lambda report: report.update < 2])
     assert not stopped.finished and stopped.parameters_sha256 != alone.parameters_sha256
-    assert trained(config_of(), tmp_path / "run").parameters_sha256 == alone.parameters_sha256
+    assert trained(cart_pole(), tmp_path / "run").parameters_sha256 == alone.parameters_sha256
 
 
-def test_seeds_side_by_side_are_the_seeds_alone(alone, tmp_path):
-    both = trained(config_of("CartPole-v1", 3000, "run.seeds=2"), tmp_path / "run")
-    np.testing.assert_array_equal(both.policy.partition.beta[0], alone.policy.partition.beta[0])
-    assert not np.array_equal(both.policy.partition.beta[0], both.policy.partition.beta[1])
+def test_seeds_side_by_side_are_the_seeds_alone(alone, folder, tmp_path):
+    trained(cart_pole(3000, "run.seeds=2"), tmp_path / "run")
+    one, both = (ASAP.load(path).policies.partition.beta for path in (folder, tmp_path / "run"))
+    np.testing.assert_array_equal(both[0], one[0])
+    assert not np.array_equal(both[0], both[1])
 
 
 def test_all_steps_count(alone):
@@ -102,40 +115,37 @@ def test_all_steps_count(alone):
     assert alone.curve.episodes[0, 0] > 16  # What the search has played.
 
 
-def test_the_outcome_is_the_mean_of_the_policies_on_the_way(tmp_path):
+def test_the_outcome_is_the_mean_of_the_policies_on_the_way(tmp_path, monkeypatch):
     """Whatever was learned about scaling in between: a plane's height over a state is the mean of its heights."""
-    config = config_of("CartPole-v1", 3000, "learn.averaging=2", "run.candidates=0")
-    trainer = Session(config, Run.create_or_continue(tmp_path / "run", to_toml(config))).trainer
-    states, x, heights = trainer.start(), np.float32([0.3, -1.0, 0.1, 2.0]), []
+    monkeypatch.setattr("asap.learn.loop.SAVE_EVERY_SECONDS", -1.0)
+    x, heights = np.float32([0.3, -1.0, 0.1, 2.0]), []
 
-    def height(stacked) -> float:
-        policy = jax.tree.map(lambda leaf: leaf[0], stacked)
-        return float(policy.partition.beta[0] @ policy.psi(x, np.zeros(0, np.float32)))
+    def height(beta: str) -> float:
+        """Of the newest checkpoint's first plane."""
+        saved = Run.open(tmp_path / "run").latest().arrays
+        scaled = (x - saved["policy.psi.shift"][0]) * saved["policy.psi.scale"][0]
+        return float(saved[beta][0, 0] @ np.concatenate([[1], scaled]))
 
-    for _ in range(4):
-        states, _ = trainer.advance(states)
-        heights.append(height(states.policy))
-    trainer.close()
+    def look(report) -> bool:
+        if report.update > 1:  # The checkpoint is that of the update before.
+            heights.append(height("policy.partition.beta"))
+        return report.update < 4
+
+    trained(cart_pole(3000, "learn.averaging=2", "run.candidates=0"), tmp_path / "run", callbacks=[look])
+    heights.append(height("policy.partition.beta"))
     # Weights n (n + 1) for lateness 2: exact, where n^2 is the limit.
-    assert np.isclose(height(states.outcome), np.average(heights, weights=[2, 6, 12, 20]), atol=1e-4)
-    assert abs(height(states.outcome) - heights[-1]) > 1e-3
+    assert np.isclose(height("average.beta"), np.average(heights, weights=[2, 6, 12, 20]), atol=1e-4)
+    assert abs(height("average.beta") - heights[-1]) > 1e-3
 
 
-def test_the_outcome_is_what_a_run_gives_out(tmp_path):
-    """In its result, and to those who read its folder; `policy` in its checkpoints plays on."""
-    result = trained(config_of("CartPole-v1", 2000), tmp_path / "run")
-    loaded = Trained.load(str(tmp_path / "run"))
-    assert parameter_digest(loaded.policies) == result.parameters_sha256
-    playing = loaded.run.latest().arrays["policy.partition.beta"]
-    assert not np.allclose(playing, loaded.policies.partition.beta)
-
-
-def test_our_own_tasks_can_be_averaged_too(tmp_path):
-    settings = ["learn.averaging=3", "run.chunk=2", "run.final_episodes=64"]
-    result = trained(settings_of(["two-rooms"], {"run.episodes": 100}, None, None, settings), tmp_path / "run")
-    loaded = Trained.load(str(tmp_path / "run"))
-    assert parameter_digest(loaded.policies) == result.parameters_sha256
-    assert not np.allclose(loaded.run.latest().arrays["policy.partition.beta"], loaded.policies.partition.beta)
+@pytest.mark.parametrize("composed", [cart_pole(2000), compose(["two-rooms"], {"run.episodes": 100}, overrides=ROOMS)])
+def test_the_outcome_is_what_a_run_gives_out(composed, tmp_path):
+    """In its result, and to those who read its folder; `policy` in its checkpoints plays on. Our own tasks do the same."""
+    result = trained(composed, tmp_path / "run")
+    learned = ASAP.load(tmp_path / "run").policies
+    assert parameter_digest(learned) == result.parameters_sha256
+    playing = Run.open(tmp_path / "run").latest().arrays["policy.partition.beta"]
+    assert not np.allclose(playing, learned.partition.beta)
 
 
 def test_cartpole_is_learned():
@@ -277,9 +287,9 @@ class Board:
 def test_wandb_gets_the_same_names_over_steps(tmp_path, monkeypatch, seeds, first, second):
     board = Board()
     monkeypatch.setitem(sys.modules, "wandb", board)
-    config = config_of("CartPole-v1", 2000, "run.seed=7", f"run.seeds={seeds}")
-    with loggers(config, None, "mine", False) as callbacks:
-        trained(config, tmp_path / "run", callbacks=callbacks)
+    composed = cart_pole(2000, "run.seed=7", f"run.seeds={seeds}")
+    with loggers(composed[0], None, "mine", False) as callbacks:
+        trained(composed, tmp_path / "run", callbacks=callbacks)
     assert board.project == "mine" and board.config["run"]["steps"] == 2000 and not board.is_open
     assert board.steps[f"{second}*"] == f"{second}time/total_timesteps"
     rows = [row for row in board.logged if f"{first}rollout/ep_rew_mean" in row]
@@ -298,34 +308,45 @@ def test_the_real_wandb_writes_a_run(tmp_path, monkeypatch):
 # ---- The search for a start ---------------------------------------------------------------------------------------
 
 
-def test_the_search_finds_the_best_and_goes_on_while_all_are_alike():
-    config = config_of()
-    task = tasks_of(config)[0]
+class Scripted(Experience):
+    """Stands in for playing: policy n gets what `returns` says of the n-th that was drawn, in episodes of one step."""
 
-    def play_with(returns):
-        """A stand-in for playing: policy n gets what `returns` says of the n-th that was drawn."""
-        known: dict[bytes, int] = {}
+    together, most_updates = False, 1
 
-        def play(policies):
-            numbers = [known.setdefault(np.asarray(p.skills.theta).tobytes(), len(known)) for p in policies]
-            return [episode(returns(number)) for number in numbers]
+    def __init__(self, tasks: TaskSet, returns):
+        self.tasks, self.returns = tasks, returns
+        self.known: dict[bytes, int] = {}
 
-        return play, known
+    def evaluate(self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool) -> Evaluation:
+        numbers = [self.number(theta) for theta in policies.skills.theta]
+        episodes = [[played(True, float(self.returns(number)))] * num_episodes for number in numbers]
+        return evaluation_of(episodes, self.tasks, policies.num_skills)
 
-    def episode(value: float) -> Played:
-        nothing, none = np.random.default_rng(0).random((2, 4), np.float32), np.zeros(1, np.int32)
-        return Played(EpisodeId(0, 1, 0), nothing, none, none, np.float32([value]), True, None)
+    def number(self, theta: np.ndarray) -> int:
+        return self.known.setdefault(np.asarray(theta).tobytes(), len(self.known))
 
-    play, known = play_with(lambda number: float(number == 11))
-    found = search(config.policy, task, (0, 8), play, 32, 10_000, 50_000)
-    assert known[np.asarray(found.policy.skills.theta).tobytes()] == 11 and len(known) == 32
-    play, known = play_with(lambda number: float(number == 99))
-    search(config.policy, task, (0, 8), play, 32, 10_000, 50_000)
-    assert len(known) == 112  # Groups of 16 until one differs.
-    play, known = play_with(lambda number: 0.0)
-    assert len(search(config.policy, task, (0, 8), play, 32, 50, 50_000).episodes) < 110 and len(known) == 64
-    play, known = play_with(float)  # Episodes of one step: of the better quarter, half can be played again.
-    assert len(search(config.policy, task, (0, 8), play, 32, 30, 40).episodes) == 40 and len(known) == 32
+
+def played(success: bool | None, value: float = 0.0) -> Played:
+    x, none = np.random.default_rng(0).random((2, 4), np.float32), np.zeros(1, np.int32)
+    return Played(EpisodeId(0, 1, 0), x, none, none, np.float32([value]), True, success)
+
+
+@pytest.mark.parametrize(
+    ("budget", "share", "returns", "num_drawn", "num_episodes"),
+    [
+        (50_000, 0.2, lambda number: number == 11, 32, 32 + 2 * (8 + 2 + 1)),  # A quarter plays twice again, and so on.
+        (50_000, 0.2, lambda number: number == 99, 112, 112 + 2 * (28 + 7 + 1)),  # Groups of 16 until one differs.
+        (50_000, 0.001, lambda number: 0.0, 64, 100),  # The share is spent; playing again may take as much once more.
+        (40, 0.75, lambda number: number, 32, 40),  # Of the better quarter, half can be played again.
+    ],
+)
+def test_the_search_finds_the_best_and_goes_on_while_all_are_alike(budget, share, returns, num_drawn, num_episodes):
+    config, tasks = cart_pole(budget, "run.candidates=32", f"run.search_share={share}")
+    scripted = Scripted(tasks, returns)
+    found = search(config, scripted, 0)
+    assert len(scripted.known) == num_drawn and found.totals.episodes.tolist() == [num_episodes]
+    best = max(range(num_drawn), key=returns)
+    assert returns(scripted.number(found.policy.skills.theta)) == returns(best) and len(scripted.known) == num_drawn
 
 
 # ---- What is odd --------------------------------------------------------------------------------------------------
@@ -347,12 +368,9 @@ def test_episodes_of_one_step_are_refused_unless_allowed():
 
 
 def test_success_is_unknown_where_an_environment_does_not_tell():
-    def played(success):
-        nothing, none = np.zeros((2, 4), np.float32), np.zeros(1, np.int32)
-        return Played(EpisodeId(0, 0, 0), nothing, none, none, np.zeros(1, np.float32), True, success)
-
-    assert np.isnan(known_mean(evaluation_of([played(None)], 2).success))
-    assert known_mean(evaluation_of([played(True), played(False)], 2).success) == 0.5
+    tasks = cart_pole()[1]
+    assert np.isnan(known_mean(evaluation_of([[played(None)]], tasks, 2).success))
+    assert known_mean(evaluation_of([[played(True), played(False)]], tasks, 2).success) == 0.5
 
 
 def test_what_the_settings_say_of_an_environment_holds_for_a_live_one():

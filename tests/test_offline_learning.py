@@ -7,41 +7,43 @@ import sys
 import numpy as np
 import pytest
 
-from asap.cli.estimating import estimate_run
+from asap.base.spec import TaskSet
 from asap.cli.learning import create_run
-from asap.compose import settings_of
+from asap.cli.reading import estimate_model
+from asap.compose import compose, read_run
 from asap.config.schema import Config
-from asap.config.toml import read_toml
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
 from asap.experience.collect import collect
+from asap.model.training import train_run
 from asap.runs.directory import Run
 from asap.runs.signals import StopRequest
-from asap.session import Session
-from asap.summary import summary
 
 SETTINGS = ["run.eval_episodes=50", "run.final_episodes=200", "run.chunk=10", "run.seeds=2"]
 
 
-def settings(data, *more: str):
-    return settings_of([], {"offline.data": json.dumps(str(data))}, None, None, [*SETTINGS, *more])
+Composed = tuple[Config, TaskSet]
 
 
-def train(config, path, stop: StopRequest | None = None, callbacks=()) -> dict:
-    result = Session(config, create_run(config, str(path), ""), callbacks).train(stop or StopRequest())
-    return summary(result, str(path))
+def settings(data, *more: str) -> Composed:
+    return compose([], {"offline.data": json.dumps(str(data))}, overrides=[*SETTINGS, *more])
 
 
-def data(folder, controller: str, epsilon: float, episodes: int):
+def train(composed: Composed, path, stop: StopRequest | None = None, callbacks=()) -> dict:
+    run = create_run(composed[0], str(path), "")
+    return train_run(run, *composed, stop or StopRequest(), callbacks)[1].summary(str(path))
+
+
+def data(folder, controller: str, epsilon: float, episodes: int, seed: int = 0):
     task, path = catalog.find("two-rooms"), folder / f"{controller}-{epsilon}.npz"
-    collect(task, explored(find_controller(task, controller), epsilon), epsilon, episodes, 0, path)
+    collect(task, explored(find_controller(task, controller), epsilon), epsilon, episodes, seed, path)
     return path
 
 
 @pytest.fixture(scope="module")
 def exploring(tmp_path_factory):
     """Through the doors with seven random actions of ten: it always succeeds, and covers the rooms."""
-    return data(tmp_path_factory.mktemp("data ü"), "doors", 0.7, 2000)
+    return data(tmp_path_factory.mktemp("data ü"), "doors", 0.7, 2000, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -78,16 +80,16 @@ def test_importance_weights_improve_on_random_play(tmp_path):
 
 def test_stopped_and_resumed_gives_the_same_bits(learned, exploring, tmp_path):
     path = tmp_path / "run"
-    config = settings(exploring, "run.episodes=14000")
+    composed = settings(exploring, "run.episodes=14000")
     for update in (20, 50):
         stop = StopRequest()
 
         def look(report):
             stop.requested = 15 if report.update >= update else None
 
-        assert not train(config, path, stop, [look])["finished"]
-        config = read_toml(Config, path / "config.toml")
-    resumed = train(config, path)
+        assert not train(composed, path, stop, [look])["finished"]
+        composed = read_run(Run.open(path))
+    resumed = train(composed, path)
     assert resumed["finished"] and resumed["parameters_sha256"] == learned["parameters_sha256"]
     assert resumed["return"] == learned["return"]
 
@@ -100,7 +102,7 @@ def test_it_is_a_run_like_any_other(learned):
 
 
 def test_data_are_held_against_playing(learned, capsys):
-    estimate_run(learned["run"], learned["offline"]["data"], 500, 0, False, as_json=True)
+    estimate_model(learned["run"], learned["offline"]["data"], 500, 0, False, as_json=True)
     for row in json.loads(capsys.readouterr().out)["seeds"]:
         assert 1 < row["ess"] < 2000 and abs(row["estimate"]["discounted"] - row["played"]["discounted"]) < 25
 
@@ -108,16 +110,16 @@ def test_data_are_held_against_playing(learned, capsys):
 def test_other_data_under_the_same_name_are_refused(exploring, tmp_path):
     copy = tmp_path / "data.npz"
     copy.write_bytes(exploring.read_bytes())
-    config = settings(copy, "run.episodes=100")
+    composed = settings(copy, "run.episodes=100")
     collect(catalog.find("two-rooms"), find_controller(catalog.find("two-rooms"), "random"), 0.0, 20, 0, copy)
     with pytest.raises(Exception, match="the file has changed since the run began"):
-        train(config, tmp_path / "run")
+        train(composed, tmp_path / "run")
 
 
 def test_hopeless_weights_stop_the_run(exploring, tmp_path, monkeypatch):
     """49: the line names the effective sample size, and what to do."""
-    monkeypatch.setattr("asap.session.WEIGHTLESS", 0.9)
-    monkeypatch.setattr("asap.session.MOST_WEIGHTLESS", 2)
+    monkeypatch.setattr("asap.learn.loop.WEIGHTLESS", 0.9)
+    monkeypatch.setattr("asap.learn.loop.MOST_WEIGHTLESS", 2)
     with pytest.raises(
         Exception,
         match="offline: effective sample size below 90% of the steps in 2 successive chunks .got .*; raise offline.anchor",

@@ -8,6 +8,7 @@ Steps are held against derivatives by finite differences of the objective, which
 import numpy as np
 import pytest
 from scipy.special import expit, log_softmax, logsumexp
+from scipy.stats import norm
 from update_paths import (
     Episode,
     Start,
@@ -16,6 +17,7 @@ from update_paths import (
     packed_ends,
     packed_update,
     reinforce_update,
+    sampled_fisher,
     window_update,
 )
 
@@ -375,6 +377,62 @@ def test_the_baseline_of_an_episode_is_the_mean_return_of_the_others():
         for number, part in enumerate(("theta", "beta")):
             slope = sum(one * score[number] for one, score in zip(worth, scores)) / 3
             np.testing.assert_allclose(getattr(found, part), getattr(START, part) + slope, atol=1e-5)
+
+
+# Discounted returns of the four episodes, and what each has more than the mean of the others': 2.5 - 3.75 / 3 and so on.
+RETURNS = np.array([2.5, 2.0, 0.75, 1.0])
+WORTHS = np.array([1.25, 7 / 12, -13 / 12, -0.75])
+
+
+@pytest.mark.parametrize("gradient", ["marginal", "sampled"])
+@pytest.mark.parametrize(("baseline", "worths"), [("mean", WORTHS), ("none", RETURNS)])
+@pytest.mark.parametrize("path", PLAYED[1:])
+def test_reinforce_sums_worth_times_score_over_packed_episodes(path, baseline, worths, gradient):
+    """A mean over episodes, long or short: (R - baseline) times the sum of the scores of all steps; nothing is added."""
+    learn = {**LEARN, **REGULAR, "learner": "reinforce", "baseline": baseline, "gradient": gradient}
+    found = PATHS[path](START, EPISODES, **learn)
+    lengths = [episode.length for episode in EPISODES]
+    assert_step(found, step_by_hand(START, EPISODES, np.repeat(worths, lengths) * 8 / 4, gradient), START)
+    np.testing.assert_array_equal(found.critic, START.critic)
+
+
+def test_reinforce_is_the_same_from_packed_steps_and_from_summed_scores():
+    def scores(episode: Episode) -> tuple[np.ndarray, np.ndarray]:
+        return parts(START, derivative(lambda p: log_probs(START, p, Steps((episode,))).sum(), flat(START)))
+
+    summed = reinforce_update(START, [scores(episode) for episode in EPISODES], RETURNS, **LEARN)
+    found = packed_update(START, EPISODES, learner="reinforce", **LEARN)
+    for part in ("theta", "beta"):
+        np.testing.assert_allclose(getattr(found, part), getattr(summed, part), atol=1e-6)
+
+
+# ---- Actions that are vectors -------------------------------------------------------------------------------------
+
+VECTORS = (
+    Episode((0.0, 0.5, 1.0), (0, 1), ((0.2, -0.7), (0.9, 0.1)), (2.0, 1.0), terminated=False),
+    Episode((1.0, -0.5, 0.5, 0.2), (1, 1, 0), ((-0.4, 1.3), (0.0, 0.6), (0.5, -0.2)), (0.0, 4.0, 1.0), terminated=True),
+)
+LOG_STD = np.array([[-0.5, 0.2], [0.1, -0.3]])
+
+
+def gaussian_log_probs(parameters: np.ndarray, steps: Steps, gradient: str) -> np.ndarray:
+    """Of each action: a mixture over skills of independent normals; theta holds the means."""
+    (theta, beta), log_std = parts(START, parameters[:6]), parameters[6:].reshape(2, 2)
+    side = expit(START.alpha_beta * beta[0] @ steps.psi)
+    normal = norm.logpdf(steps.action, theta[:, None], np.exp(log_std)[:, None]).sum(-1)
+    joint = np.log([1 - side, side]) + normal
+    return joint[steps.skill, steps.columns] if gradient == "sampled" else logsumexp(joint, axis=0)
+
+
+@pytest.mark.parametrize("smallest", [8, 64])
+@pytest.mark.parametrize("gradient", ["marginal", "sampled"])
+def test_the_fisher_matrix_of_drawn_vectors_is_the_mean_of_outer_products(gradient, smallest):
+    """Of the scores of the five steps, found by finite differences; the filling has no part in it."""
+    parameters, steps = np.concatenate([flat(START), LOG_STD.ravel()]), Steps(VECTORS)
+    scores = derivative(lambda p: gaussian_log_probs(p, steps, gradient), parameters)
+    found = sampled_fisher(START, LOG_STD, VECTORS, smallest, gradient)
+    assert np.linalg.matrix_rank(found, tol=1e-3) == 5
+    np.testing.assert_allclose(found, scores @ scores.T / 5, atol=1e-5)
 
 
 # ---- What is taken over -------------------------------------------------------------------------------------------

@@ -30,13 +30,13 @@ from asap.learn.convergence import start_monitor
 from asap.learn.judge import Critic, lambda_advantages
 from asap.learn.state import Budget, TrainState
 from asap.learn.update import update
-from asap.learn.updates import optimizer_of
+from asap.learn.updates import fisher_of_samples, optimizer_of
 from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.scaling import moments_of
 from asap.policy.score import Parameters, parameters_of
-from asap.policy.skills import GibbsSkills
+from asap.policy.skills import GaussianSkills, GibbsSkills
 
 
 class Episode(NamedTuple):
@@ -44,7 +44,7 @@ class Episode(NamedTuple):
 
     observations: tuple[float, ...]  # T + 1 of them.
     skills: tuple[int, ...]
-    actions: tuple[int, ...]
+    actions: tuple[int, ...] | tuple[tuple[float, ...], ...]
     rewards: tuple[float, ...]
     terminated: bool
     task: int = 0
@@ -113,6 +113,17 @@ def packed_update(
     return finished(config_of(**learn), task_set(episodes), start, packed(episodes, smallest), places, moments)
 
 
+def sampled_fisher(
+    start: Start, log_std: Any, episodes: Sequence[Episode], smallest: int = 16, gradient: str = "marginal"
+) -> np.ndarray:
+    """The Fisher matrix of Gaussian skills with means theta, from packed episodes: by theta, beta, log_std."""
+    policy = policy_of(start)
+    skills = GaussianSkills(policy.skills.theta, np.float32(log_std))
+    policy = ASAPPolicy(policy.partition, skills, policy.psi, policy.phi, policy.termination)
+    config, steps = config_of(gradient=gradient), packed(episodes, smallest).steps
+    return np.asarray(compiled(lambda steps: fisher_of_samples(config.learn, policy, steps.flat()))(steps))
+
+
 def packed_ends(episodes: Sequence[Episode], smallest: int = 16) -> tuple[np.ndarray, np.ndarray]:
     """Where packed episodes terminate and where they are truncated."""
     steps = packed(episodes, smallest).steps
@@ -176,15 +187,19 @@ def task_set(episodes: Sequence[Episode]) -> TaskSet:
     return TaskSet(tuple(tasks), (1.0,) * len(tasks))
 
 
-def state_of(config: Config, start: Start, num_tasks: int, moments: Any) -> TrainState:
+def policy_of(start: Start) -> ASAPPolicy:
     beta, theta = (np.float32(part) for part in (start.beta, start.theta))
-    policy = ASAPPolicy(
+    return ASAPPolicy(
         Partition(beta, np.float32(start.alpha_beta)),
         GibbsSkills(theta[..., None], np.float32(start.alpha_theta)),
         Features.of(Polynomial(1), (0,), start.task_features),
         Features.of(Polynomial(0), (0,)),
         start.termination,
     )
+
+
+def state_of(config: Config, start: Start, num_tasks: int, moments: Any) -> TrainState:
+    policy = policy_of(start)
     ramps, weights, gram, moment = (np.float32(x) for x in (start.ramps, start.critic, start.gram, start.moment))
     return TrainState(
         policy=policy,
@@ -298,7 +313,8 @@ def packed(episodes: Sequence[Episode], smallest: int) -> Batch:
 
 
 def as_played(episode: Episode) -> Played:
-    numbers = np.int32(episode.skills), np.int32(episode.actions), np.float32(episode.rewards)
+    actions = np.asarray(episode.actions, np.float32 if np.ndim(episode.actions) == 2 else np.int32)
+    numbers = np.int32(episode.skills), actions, np.float32(episode.rewards)
     return Played(EpisodeId(0, TRAINING, 0, episode.task), episode.x, *numbers, episode.terminated, None)
 
 

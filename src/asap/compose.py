@@ -54,6 +54,12 @@ def compose(
             )
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
+    return _for_tasks(config, names, weights, task)
+
+
+def _for_tasks(
+    config: Config, names: tuple[str, ...], weights: tuple[float, ...], task: Task | None
+) -> tuple[Config, TaskSet]:
     if not names:
         raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.NAMES)}")
     if weights and len(weights) != len(names):
@@ -104,12 +110,16 @@ def given_task(env: Any, settings: list[str]) -> tuple[list[str], Task | None]:
 
 
 def saved_settings(text: str, record: dict[str, Any] | None, env: Any) -> tuple[Config, TaskSet]:
-    """Those in the file of a saved model; the record is that of a task that no name alone can lead to."""
+    """Those in the file of a saved model; the record is that of a task that no name alone can lead to.
+
+    The file says all: a setting that is not there was none, whatever the task's own would be.
+    """
     if record is None and env is not None:
         raise UserError("env", "the model was made for tasks of our own", repr(env)[:80], "leave it out")
     task = None if record is None else recorded_task(record, env)
-    names = [] if task is None else [task.name]
-    return compose(names, {}, overrides=_overrides(text), task=task)
+    config = override(Config(), _overrides(text))
+    names = config.run.tasks if task is None else (task.name,)
+    return _for_tasks(config, names, config.run.weights, task)
 
 
 def _overrides(text: str) -> list[str]:

@@ -16,7 +16,9 @@ SKILLS = ("constant", "linear", "gaussian", "network")
 class PolicyConfig:
     """What the policy can express."""
 
-    hyperplanes: int = setting(1, "K: number of hyperplanes; there are 2^K skills.", low=1)
+    hyperplanes: int = setting(
+        1, "K: number of hyperplanes; there are 2^K skills, K = 0 is one skill everywhere.", low=0
+    )
     alpha_beta: float = setting(20.0, "Sharpness of the hyperplanes (paper: 20 in the rooms).", above=0.0)
     alpha_theta: float = setting(1.0, "Sharpness of the skills (paper: 1 in the rooms).", above=0.0)
     basis: str | None = setting(None, "psi under the hyperplanes; default: the task's own.", choices=BASES)

@@ -30,7 +30,7 @@ from asap.config.schema import Config
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation
 from asap.learn.state import TrainState
-from asap.model.files import Saved, are_equal, policies_in, read_saved, write_saved
+from asap.model.files import Saved, are_equal, policies_in, read_saved, source_policies, write_saved
 from asap.model.predict import Predictor
 from asap.model.result import Result, evaluation_report
 from asap.model.training import blank_start, holds_run, learn_on, seeds_of, temporary_folder
@@ -190,7 +190,7 @@ class ASAP:
             self._join(Path(run))
         config = self._with_more(episodes, total_timesteps)
         with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as told:
-            given = None if self._is_drawn else self.policies
+            given = source_policies(config) if self._is_drawn else self.policies
             training = run, config, self.tasks, [*told, *callbacks], self._workers
             states, self.result = learn_on(*training, given, self._state, stop)
         self._take(states)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -28,6 +29,7 @@ from asap.model.result import Result
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import no_moments
+from asap.policy.score import parameters_of, with_parameters
 from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback, Curve, InMemory, Record
 from asap.runs.signals import StopRequest
@@ -186,8 +188,11 @@ def _starts(training: Training, experience: Experience) -> Start:
 
 
 def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:
-    """The given policies for each seed of the config: as they are, or the only one again and again."""
-    shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(tree)] for tree in (given, drawn)]
+    """The given policies for each seed of the config: as they are, or the only one again and again.
+
+    What was learned and its scaling are taken over; all else, such as how sharp the planes are, is as the config says.
+    """
+    shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(_learned(tree))] for tree in (given, drawn)]
     count, needed, source = given.partition.beta.shape[0], config.run.seeds, config.run.source
     if shapes[0] != shapes[1]:
         what = f"its parameters have shapes {shapes[0]}, this task needs {shapes[1]}"
@@ -195,8 +200,17 @@ def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:
     if count not in (1, needed):
         what = f"has {count} seeds, this run has {needed}"
         raise UserError("run.source", what, source, f"use --seeds {count}")
-    leaves = [np.broadcast_to(leaf, (needed, *leaf.shape[1:])) for leaf in jax.tree.leaves(given)]
-    return jax.tree.unflatten(jax.tree.structure(drawn), leaves)
+    taken = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (needed, *leaf.shape[1:])), _learned(given))
+    return eqx.tree_at(_scaling, with_parameters(drawn, taken[0]), taken[1])
+
+
+def _learned(policy: ASAPPolicy) -> tuple:
+    return parameters_of(policy), _scaling(policy)
+
+
+def _scaling(policy: ASAPPolicy) -> tuple:
+    """Of the observations under planes and skills."""
+    return policy.psi.shift, policy.psi.scale, policy.phi.shift, policy.phi.scale
 
 
 def _warn(training: Training, experience: Experience, policy: ASAPPolicy) -> None:

@@ -46,7 +46,7 @@ def _start_planes(config: PolicyConfig, task: Task, generator: np.random.Generat
     """The task's named plane first, where psi is the task's own; further planes are random."""
     beta = np.float32(0.5) * generator.standard_normal((config.hyperplanes, size), np.float32)
     own = config.basis in (None, task.basis) and not config.inputs and not config.frequencies
-    if config.start == "random" or not own or not task.misspecified:
+    if config.start == "random" or not own or not task.misspecified or not config.hyperplanes:
         return beta
     named = task.misspecified if config.start == "misspecified" else task.approximate
     beta[0] = 0

@@ -30,8 +30,9 @@ class Partition(eqx.Module):
     def log_probs(self, psi: Float[Array, "F *batch"]) -> Float[Array, "S *batch"]:
         """log p(i | x, m) for every skill i (Eqs. 1-2)."""
         margins = self.margins(psi)
-        # log sigmoid(u) and log sigmoid(-u) share the costly half: min(+-u, 0) - log(1 + exp(-|u|)).
-        overlap = jnp.log1p(jnp.exp(-jnp.abs(margins)))
+        # log sigmoid(u) and log sigmoid(-u) share the costly half: min(+-u, 0) - log(1 + exp(-|u|)). |u| is a maximum,
+        # whose derivative at 0 is 0: that of jnp.abs is 1 there, which would give one side all of the gradient.
+        overlap = jnp.log1p(jnp.exp(-jnp.maximum(margins, -margins)))
         inside, outside = jnp.minimum(margins, 0) - overlap, jnp.minimum(-margins, 0) - overlap
         log_probs = [jnp.zeros(margins.shape[1:], margins.dtype)]
         for k in range(self.num_planes):  # Bit k doubles the list: first the skills without it, then those with it.
