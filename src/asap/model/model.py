@@ -99,7 +99,7 @@ class ASAP:
         self.reset()
 
     def reset(self) -> "ASAP":
-        """Forgets what was learned: the policies are the start again."""
+        """Forgets what was learned."""
         self.result: Result | None = None
         self._hold(blank_start(self.config, self.tasks).policy, None, 0, 0)
         self._is_drawn = True
@@ -128,8 +128,6 @@ class ASAP:
         if policies is not None:
             model._hold(policies, None, num_episodes, num_timesteps)
         return model
-
-    # ---- What it is ----
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -164,8 +162,6 @@ class ASAP:
         raise UserError(
             "task", "the model was not made for it", repr(name), f"choose from {', '.join(self.tasks.names)}"
         )
-
-    # ---- Learning ----
 
     def learn(
         self,
@@ -226,8 +222,6 @@ class ASAP:
         elif saved.state is not None and not are_equal(self._state, saved.state):
             raise UserError("run", "holds what another model has learned", folder, "choose another directory")
 
-    # ---- Playing ----
-
     def predict(
         self,
         obs: ArrayLike,
@@ -264,7 +258,6 @@ class ASAP:
 
     @staticmethod
     def stacked(policy: ASAPPolicy) -> ASAPPolicy:
-        """One policy as `play` takes them."""
         return stack([policy])
 
     def play(
@@ -280,8 +273,6 @@ class ASAP:
                 return experience.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure)
             finally:
                 experience.close()
-
-    # ---- Reading ----
 
     def explain(self, task: str | None = None) -> str:
         """The policy in words and numbers: which inequality cuts where, what each skill does, how often and how long."""
@@ -312,8 +303,6 @@ class ASAP:
         """Policies on the same few episodes, for words and pictures."""
         count = min(self.config.run.final_episodes, EPISODES_TO_READ)
         return self.play(stack(policies), count, [0] * len(policies), deterministic)
-
-    # ---- Files ----
 
     def save(self, path: str | os.PathLike) -> None:
         """One sealed file with the whole learner's state, put in place at once: whole, or not at all."""

@@ -119,10 +119,6 @@ def _on_task(played: Evaluation, m: int) -> dict[str, Any]:
     }
 
 
-def _weighted(shares: np.ndarray, values: list[float | None]) -> float | None:
-    return None if None in values else float(shares @ np.asarray(values, float))
-
-
 def seeds_report(tasks: TaskSet, played: Evaluation) -> dict[str, dict[str, Any]]:
     """Of all policies, one per seed, task by task: what `asap eval` prints."""
     reports = {}
