@@ -10,6 +10,7 @@ import pytest
 from foreign_envs import Walk
 
 from asap import ASAP
+from asap.base.arrays import known_mean
 from asap.base.episodes import EpisodeId, Played
 from asap.base.errors import RunError, UserError
 from asap.base.spec import TaskSet
@@ -17,7 +18,7 @@ from asap.compose import compose
 from asap.config.schema import Config
 from asap.config.toml import to_toml
 from asap.experience.hosted import evaluation_of
-from asap.experience.protocol import EpisodeIds, Evaluation, Experience, known_mean
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience
 from asap.learn.search import search
 from asap.learn.state import parameter_digest
 from asap.model.result import Result

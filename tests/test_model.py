@@ -368,7 +368,7 @@ def test_settings_come_from_preset_then_options_then_settings():
         (lambda: ASAP(["two-rooms", None]), "task"),
         (lambda: ASAP(["two-rooms", "two-rooms"]), "task"),
         (lambda: ASAP(["two-rooms", "three-rooms"]), "tasks"),
-        (lambda: ASAP("two-rooms", hyperplanes=0), "policy.hyperplanes"),
+        (lambda: ASAP("two-rooms", hyperplanes=-1), "policy.hyperplanes"),
         (lambda: ASAP("two-rooms", hyperplanes=50), "policy.hyperplanes"),
         (lambda: ASAP("two-rooms", hyperplanes=1.5), "policy.hyperplanes"),
         (lambda: ASAP("two-rooms", seed=-1), "run.seed"),

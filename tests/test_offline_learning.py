@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from asap import ASAP
 from asap.base.spec import TaskSet
 from asap.cli.learning import create_run
 from asap.cli.reading import estimate_model
@@ -15,6 +16,7 @@ from asap.config.schema import Config
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
 from asap.experience.collect import collect
+from asap.learn.state import parameter_digest
 from asap.model.training import train_run
 from asap.runs.directory import Run
 from asap.runs.signals import StopRequest
@@ -99,6 +101,14 @@ def test_it_is_a_run_like_any_other(learned):
         [sys.executable, "-m", "asap", "explain", learned["run"]], capture_output=True, text=True, timeout=120
     )
     assert explained.returncode == 0 and "skill 1" in explained.stdout, explained.stderr
+
+
+def test_a_saved_model_is_used_without_its_data(learned, tmp_path, monkeypatch):
+    ASAP.load(learned["run"]).save(tmp_path / "model.asap")
+    monkeypatch.setattr("asap.experience.logged.Dataset", lambda *_: pytest.fail("the data were opened"))
+    loaded = ASAP.load(tmp_path / "model.asap")
+    assert parameter_digest(loaded.policies) == learned["parameters_sha256"]
+    assert loaded.evaluate(episodes=5)["success"] > 0
 
 
 def test_data_are_held_against_playing(learned, capsys):
