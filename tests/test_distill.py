@@ -163,10 +163,19 @@ def test_controls_that_are_none_are_refused():
 def test_other_bad_inputs():
     with pytest.raises(UserError, match="episodes: must be an integer from 1"):
         distill(Balancer(), "CartPole-v1", episodes=0)
-    with pytest.raises(UserError, match="env: teachers are for Gymnasium environments"):
-        distill(Balancer(), "two-rooms")
     with pytest.raises(UserError, match="env:"):
         distill(Balancer(), "CartPoll-v1")
+
+
+def test_a_task_of_our_own_has_teachers_too():
+    """It is played as the Gymnasium environment that it also is."""
+
+    class UpAndRight:
+        def predict(self, obs, deterministic):
+            return (0 if obs[0] < 0.5 and obs[1] < 0.8 else 2), None
+
+    found = distill(UpAndRight(), "two-rooms", episodes=4)
+    assert found.task.name == "asap/TwoRooms-v0" and found.agreement > 0.9
 
 
 def test_an_environment_that_misbehaves_is_named():

@@ -113,6 +113,14 @@ def test_seeds_of_a_run_are_chosen_from(tmp_path):
         ASAP.load(tmp_path / "run", seed=8)
 
 
+def test_a_model_that_was_saved_before_it_learned_starts_as_if_it_had_not_been(tmp_path):
+    """The search for a start is made by whoever learns first."""
+    model = ASAP("CartPole-v1", hyperplanes=1, settings=HOSTED)
+    model.save(tmp_path / "new")
+    loaded = ASAP.load(tmp_path / "new").learn(1500)
+    assert same(loaded, model.learn(1500))
+
+
 def test_a_policy_that_was_put_in_is_learned_from():
     """Editing a policy keeps it as the start of the next learning, with a learner that is new."""
     model = ASAP("two-rooms", settings=COMPILED).learn(episodes=10)

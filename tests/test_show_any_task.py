@@ -55,6 +55,10 @@ class Plain:
     approximate: tuple[float, ...] = ()
     settings: tuple[str, ...] = ()
     play_settings: tuple[str, ...] = ()
+    budget: tuple[str, ...] = ()
+    observation_shape: tuple[int, ...] = ()
+    actions: str = ""
+    reader = actor = record = lambda self: None
 
 
 def build(beta, theta, psi=LINEAR, phi=CONSTANT):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageSequence
 
 from asap.base.keys import root
-from asap.cli.reading import plot_model
+from asap.cli.reading import plot
 from asap.compose import compose
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import CAPTURED, GOAL, IN_GAME
@@ -170,7 +170,7 @@ def test_the_players_are_in_the_legend(num_players, names):
 def test_plot_writes_the_film_next_to_the_map(played, tmp_path, monkeypatch, capsys):
     ASAP.of(*compose([R1.name], {}), ASAP.stacked(POLICY)).save(tmp_path / "disc.asap")
     monkeypatch.setattr("asap.model.model.EPISODES_TO_READ", 4)
-    plot_model(str(tmp_path / "disc.asap"), None, None, None, True)
+    plot(str(tmp_path / "disc.asap"), None, None, None, True)
     pictures = json.loads(capsys.readouterr().out)["pictures"]
     assert pictures == {"partition": str(tmp_path / "partition.png"), "game": str(tmp_path / "game.gif")}
     assert len(frames_of(pictures["game"])) == played.cycles + 1

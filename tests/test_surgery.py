@@ -109,8 +109,14 @@ def test_softened_planes_keep_their_direction_and_short_ones_stay():
     np.testing.assert_allclose(softened.partition.beta, [[0.3, 0.4, 0.0], [0.01, 0.0, 0.0]], rtol=1e-6)
 
 
+def test_without_its_last_plane_a_policy_has_one_skill():
+    policy = policy_with(1)
+    for side in (0, 1):
+        left = drop_plane(policy, 0, side)
+        assert left.num_skills == 1
+        np.testing.assert_array_equal(left.skills.theta[0], policy.skills.theta[side])
+
+
 def test_what_cannot_be_done_is_said():
-    with pytest.raises(UserError, match="last one"):
-        drop_plane(policy_with(1), 0, 0)
     with pytest.raises(UserError, match="linear"):
         merge_sides(policy_with(2, skills="linear"), 0, np.ones(4, np.float32))

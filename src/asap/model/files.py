@@ -33,6 +33,7 @@ class Saved(NamedTuple):
     arrays: dict[str, np.ndarray]
     whole: bool  # The learner's state; otherwise policies alone.
     counted: tuple[int, int] | None = None  # Episodes and steps, where the arrays do not tell.
+    drawn: bool = False  # Nobody has learned or given the policies: learning draws and searches anew.
 
     @property
     def state(self) -> dict[str, np.ndarray] | None:
@@ -68,7 +69,7 @@ def write_saved(path: Path, saved: Saved) -> None:
     if not path.parent.is_dir():
         raise UserError("model", "no such directory", path.parent, "create it first")
     meta: dict[str, Any] = {"kind": _KIND, "config": to_toml(saved.config), "steps": saved.counted[1]}
-    meta |= {"seed": saved.seed, "whole": saved.whole}
+    meta |= {"seed": saved.seed, "whole": saved.whole, "drawn": saved.drawn}
     record = saved.tasks.tasks[0].record()
     if record is not None:
         meta["task"] = record
@@ -109,7 +110,7 @@ def _from_file(path: Path, env: Any) -> Saved:
         seed = file.meta.get("seed", config.run.seed)
         if seed not in range(config.run.seed, config.run.seed + config.run.seeds):
             raise UserError("seed", "was not trained", seed)
-        saved = Saved(config, tasks, seed, arrays, whole, counted)
+        saved = Saved(config, tasks, seed, arrays, whole, counted, file.meta.get("drawn") is True)
         policies = policies_in(saved)
     except UserError as error:
         raise RunError("model", f"cannot be used by this release: {error}", path, "save it anew") from None

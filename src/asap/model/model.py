@@ -334,9 +334,10 @@ class ASAP:
 
     def _adopt(self, saved: Saved) -> None:
         self._hold(policies_in(saved), saved.state, *saved.counts(self._index))
+        self._is_drawn = saved.drawn
 
     def _saved(self) -> Saved:
         state = self._state if self._state is not None else to_arrays(self.policies)
-        return Saved(
-            self.config, self.tasks, self.seed, state, self._state is not None, (self.num_episodes, self.num_timesteps)
-        )
+        counted = self.num_episodes, self.num_timesteps
+        whole = self._state is not None
+        return Saved(self.config, self.tasks, self.seed, state, whole, counted, self._is_drawn)

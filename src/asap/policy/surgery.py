@@ -57,8 +57,6 @@ def grow(policy: ASAPPolicy, plane_beta: Float[Array, "F"]) -> ASAPPolicy:
 
 
 def _without_plane(policy: ASAPPolicy, k: int, theta: Float[Array, "S A D"]) -> ASAPPolicy:
-    if policy.partition.num_planes == 1:
-        raise UserError("hyperplanes", "the last one cannot be removed", 1, "keep it: a policy has at least one")
     return _with(policy, policy.partition.beta[np.arange(policy.partition.num_planes) != k], theta)
 
 
