@@ -217,13 +217,15 @@ def _train_to_end(
 
     with StopRequest() as stop:
         try:
-            from asap.model.files import source_policies
             from asap.model.training import train_run
             from asap.runs.checkpoints import generations
             from asap.runs.loggers import loggers
 
-            # A run that is resumed needs its source no more.
-            given = None if generations(run.checkpoints) else source_policies(config)
+            given = None
+            if config.run.source is not None and not generations(run.checkpoints):  # A resumed run needs it no more.
+                from asap.model.files import source_policies
+
+                given = source_policies(config)
             with loggers(config, tensorboard, wandb, progress_bar=True) as told:
                 return train_run(run, config, tasks, stop, told, workers, given)[1], stop
         except UserError as error:
