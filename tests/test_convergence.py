@@ -34,7 +34,7 @@ def follow(compiled):
 
 
 def converged(monitors: Monitor, tolerance: float = TOLERANCE) -> np.ndarray:
-    return np.asarray(jax.vmap(lambda monitor: has_converged(monitor, tolerance))(monitors))
+    return np.asarray(jax.vmap(lambda monitor: has_converged(monitor.movement, tolerance))(monitors))
 
 
 START = np.random.default_rng(0).normal(size=12)

@@ -49,8 +49,8 @@ def watch(monitor: Monitor, parameters: Parameters, window: int) -> Monitor:
     )
 
 
-def has_converged(monitor: Monitor, tolerance: float) -> Bool[Array, "*seeds"]:
-    return monitor.movement < tolerance
+def has_converged(movement: Float[Array, "*seeds"], tolerance: float) -> Bool[Array, "*seeds"]:
+    return movement < tolerance
 
 
 def averaged(average: Parameters, parameters: Parameters, iteration: Int[Array, ""], lateness: float) -> Parameters:

@@ -92,8 +92,7 @@ class Loop:
 
     def _feed(self, states: TrainState) -> Fed | list[Fed]:
         counters = Counters(np.asarray(states.iteration), np.asarray(states.totals.episodes).sum(-1))
-        active = np.asarray(is_active(self.config, self.budget, states))
-        return self.experience.feed(states.policy, counters, active)
+        return self.experience.feed(states.policy, counters, self._active(states))
 
     def _advance_together(self, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
         return self._advance(self.keys, self.budget, states, fed)
@@ -145,7 +144,12 @@ class Loop:
             self.compile_seconds = time.monotonic() - self._began
 
     def _any_active(self, states: TrainState) -> bool:
-        return bool(np.any(is_active(self.config, self.budget, states)))
+        return bool(self._active(states).any())
+
+    def _active(self, states: TrainState) -> np.ndarray:
+        """Asked on the host, where a few numbers cost less in NumPy than operations of JAX one by one."""
+        told = states.totals.episodes, states.env_steps, states.monitor.movement, states.spoiled
+        return is_active(self.config, self.budget, *map(np.asarray, told))
 
     # ---- Telling ----
 

@@ -107,10 +107,17 @@ def first_state(config: Config, experience: Experience, key: Key, start: Start) 
     )
 
 
-def is_active(config: Config, budget: Budget, state: TrainState) -> Bool[Array, "*seeds"]:
+def is_active(
+    config: Config,
+    budget: Budget,
+    episodes: Int[Array, "*seeds M"],
+    env_steps: Int[Array, "*seeds"],
+    movement: Float[Array, "*seeds"],
+    spoiled: Bool[Array, "*seeds"],
+) -> Bool[Array, "*seeds"]:
     """Neither out of budget, nor converged, nor spoiled; for one seed, or all of them stacked."""
-    has_budget = (state.totals.episodes.sum(-1) < budget.episodes) & (state.env_steps < budget.steps)
-    return has_budget & ~has_converged(state.monitor, config.learn.convergence_tolerance) & ~state.spoiled
+    has_budget = (episodes.sum(-1) < budget.episodes) & (env_steps < budget.steps)
+    return has_budget & ~has_converged(movement, config.learn.convergence_tolerance) & ~spoiled
 
 
 def restored(template: TrainState, arrays: dict[str, np.ndarray]) -> TrainState:
