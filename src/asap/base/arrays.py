@@ -136,8 +136,8 @@ def stack(trees: list) -> Any:
 
 
 def member(tree: Any, index: int) -> Any:
-    """One of the trees that were stacked."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf[index]), tree)
+    """One of the trees that were stacked; on the host, where an index of JAX would be one more program to compile."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)
 
 
 def known_mean(values: ArrayLike, axis: int | tuple[int, ...] = -1) -> np.ndarray | np.floating:

@@ -94,7 +94,7 @@ class Hosted:
             return self.evaluate(policies, EpisodeIds(self._seeds, EVALUATION), count, deterministic=False)
         if self._watch is not None:
             self._watch(update)
-        return evaluation_of(self._recent, self.tasks, policies.num_skills)
+        return evaluation_of(self._recent, self.tasks, policies.num_skills, observed=False)
 
     def random_states(self) -> None:
         """An environment may be too slow to play for this alone."""
@@ -189,7 +189,9 @@ def totals_of(episodes: Sequence[Played], num_tasks: int) -> EpisodeTotals:
     )
 
 
-def evaluation_of(each: Sequence[Sequence[Played]], tasks: TaskSet, num_skills: int) -> Evaluation:
+def evaluation_of(
+    each: Sequence[Sequence[Played]], tasks: TaskSet, num_skills: int, observed: bool = True
+) -> Evaluation:
     """Episodes of each policy; policies may have played different numbers of episodes: what is missing is NaN."""
     groups = [[[e for e in episodes if e.episode.task == m] for m in range(tasks.size)] for episodes in each]
     most = max((len(group) for per_task in groups for group in per_task), default=0)
@@ -203,7 +205,8 @@ def evaluation_of(each: Sequence[Sequence[Played]], tasks: TaskSet, num_skills: 
         rows = [[np.concatenate([none, *map(values, group)]) for group in per_task] for per_task in groups]
         return np.asarray([[np.bincount(row, minlength=num_skills) for row in per_task] for per_task in rows])
 
-    seen = [np.concatenate([e.observations[:-1] for e in episodes]) for episodes in each if len(episodes)]
+    shown = [episodes for episodes in each if len(episodes)] if observed else []
+    seen = [np.concatenate([e.observations[:-1] for e in episodes]) for episodes in shown]
     return Evaluation(
         returns=table(lambda episode: episode.total),
         discounted=table(lambda episode: discounted(episode, tasks.spec.discount)),
@@ -211,7 +214,7 @@ def evaluation_of(each: Sequence[Sequence[Played]], tasks: TaskSet, num_skills: 
         lengths=table(lambda episode: episode.length),
         skill_steps=counted(lambda episode: episode.skills),
         skill_starts=counted(lambda episode: episode.skills[np.flatnonzero(np.diff(episode.skills, prepend=NO_SKILL))]),
-        seen=[moments_of(observations.T) for observations in seen] if tasks.is_scaled else None,
+        seen=[moments_of(observations.T) for observations in seen] if tasks.is_scaled and observed else None,
         observations=np.concatenate(seen) if seen else None,
     )
 

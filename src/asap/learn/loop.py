@@ -65,7 +65,7 @@ class Loop:
             self._compile(states)
             began, compiling = time.monotonic(), self.compile_seconds
             states, metrics = self._advance_chunk(states)
-            evaluation = self.experience.look(states.policy, int(np.max(states.iteration)))
+            evaluation = self.experience.look(states.policy, int(np.asarray(states.iteration).max()))
             seconds = time.monotonic() - began - (self.compile_seconds - compiling)
             report = self._log(states, metrics, evaluation, seconds)
             self._refuse_spoiled(states)
@@ -155,7 +155,7 @@ class Loop:
 
     def _log(self, states: TrainState, metrics: Metrics, evaluation: Evaluation, seconds: float) -> Report:
         """One line per chunk: its last update, and the evaluation after it. A seed that has stopped stays as it is."""
-        update, metrics = int(np.max(states.iteration)), jax.tree.map(np.asarray, metrics)
+        update, metrics = int(np.asarray(states.iteration).max()), jax.tree.map(np.asarray, metrics)
         last = jax.tree.map(lambda leaf: leaf[-1], metrics)
         norms = jax.tree.map(lambda leaf: norm_without_noise(leaf, metrics.active), metrics.diagnostics.gradient)
         event = self._append(
@@ -203,7 +203,7 @@ class Loop:
             "hyperplanes": self.config.policy.hyperplanes,
             "score": score,
         }
-        self.record.save(int(np.max(states.iteration)), to_arrays(states), meta, best=best)
+        self.record.save(int(np.asarray(states.iteration).max()), to_arrays(states), meta, best=best)
 
     def _refuse_spoiled(self, states: TrainState) -> None:
         spoiled = np.flatnonzero(states.spoiled)
