@@ -1,4 +1,5 @@
-"""This checkout beside an earlier commit: where both are, and how a Python program is run with the package of either."""
+"""This checkout beside an earlier commit: where both are, and how a Python program is run with the package of
+either."""
 
 import contextlib
 import os

@@ -1,6 +1,8 @@
-"""ASAP beside PPO of stable-baselines3 on Gymnasium's classic control: `python bench/gymnasium.py`, see gymnasium_table.py.
+"""ASAP beside PPO of stable-baselines3 on Gymnasium's classic control: `python bench/gymnasium.py`, see
+gymnasium_table.py.
 
-Other scripts of this folder that import gymnasium find this file first, because it has the name; they are given the true one.
+Other scripts of this folder that import gymnasium find this file first, because it has the name; they are given the
+true one.
 """
 
 import importlib

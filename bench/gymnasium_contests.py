@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 
 class Contest(NamedTuple):
-    """One environment: the budget of both systems, the return that counts as solved, and the settings of each system."""
+    """One environment: the budget of both systems, the return that counts as solved, and the settings of each
+    system."""
 
     steps: int
     threshold: float
@@ -12,9 +13,9 @@ class Contest(NamedTuple):
     sb3: dict[str, Any]  # As gymnasium_sb3.build takes them.
 
 
-# The settings of PPO are those of rl-baselines3-zoo, hyperparams/ppo.yml, commit 22e3ff2 (April 2026); what the zoo does not
-# say is PPO's default. The zoo's own budgets: 100,000 (CartPole, Pendulum), 1,000,000 (Acrobot, MountainCar), 20,000
-# (MountainCarContinuous). A schedule "lin_" ends with the budget given here.
+# The settings of PPO are those of rl-baselines3-zoo, hyperparams/ppo.yml, commit 22e3ff2 (April 2026); what the zoo
+# does not say is PPO's default. The zoo's own budgets: 100,000 (CartPole, Pendulum), 1,000,000 (Acrobot, MountainCar),
+# 20,000 (MountainCarContinuous). A schedule "lin_" ends with the budget given here.
 CONTESTS = {
     "CartPole-v1": Contest(
         150_000,

@@ -1,8 +1,9 @@
-"""One training of stable-baselines3's PPO, for gymnasium_table.py: a JSON object comes in as argument, one goes out as a line.
+"""One training of stable-baselines3's PPO, for gymnasium_table.py: a JSON object comes in as argument, one goes out as
+a line.
 
-Runs in an environment of its own, which has PyTorch and stable-baselines3 and knows nothing of ASAP. What the zoo's trainer
-(rl-baselines3-zoo, rl_zoo3/exp_manager.py) does around PPO is done here too: environments side by side in one process,
-`VecNormalize` with PPO's own discount, and schedules written "lin_0.001".
+Runs in an environment of its own, which has PyTorch and stable-baselines3 and knows nothing of ASAP. What the zoo's
+trainer (rl-baselines3-zoo, rl_zoo3/exp_manager.py) does around PPO is done here too: environments side by side in one
+process, `VecNormalize` with PPO's own discount, and schedules written "lin_0.001".
 """
 
 import json

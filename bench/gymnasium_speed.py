@@ -1,8 +1,8 @@
 """What our checked and recorded play costs beside Gymnasium's own vector environments, which only step.
 
-The environment takes a millisecond per step, asleep: so two of them can go side by side on any machine, and what is added to
-the millisecond is the cost of playing. A ratio of 1 is for free. Each of our turns is divided by the turn of Gymnasium just
-before it, and the median over the rounds is given.
+The environment takes a millisecond per step, asleep: so two of them can go side by side on any machine, and what is
+added to the millisecond is the cost of playing. A ratio of 1 is for free. Each of our turns is divided by the turn of
+Gymnasium just before it, and the median over the rounds is given.
 """
 
 import itertools

@@ -2,10 +2,10 @@
 
     .venv/bin/python bench/gymnasium.py --seeds 10
 
-Each training has its own process; the two systems take turns, seed by seed. `return` is the mean over 100 episodes from fresh
-seeds, every action the most probable one. Seconds are those of learning alone: programs and libraries are loaded, ASAP's
-compiling counts. stable-baselines3 lives in an environment of its own, which is made when it is not there. Finished trainings
-are kept in the folder of results and not run again; remove the folder after a change of the library.
+Each training has its own process; the two systems take turns, seed by seed. `return` is the mean over 100 episodes from
+fresh seeds, every action the most probable one. Seconds are those of learning alone: programs and libraries are loaded,
+ASAP's compiling counts. stable-baselines3 lives in an environment of its own, which is made when it is not there.
+Finished trainings are kept in the folder of results and not run again; remove the folder after a change of the library.
 """
 
 import argparse
@@ -227,7 +227,8 @@ HEAD = (
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Markdown. Steps, s and steps/s are medians over the seeds; parameters: those of the actor / all that are learned."""
+    """Markdown. Steps, s and steps/s are medians over the seeds; parameters: those of the actor / all that are
+    learned."""
     yield f"| {' | '.join(HEAD)} |"
     yield "|" + "---|" * len(HEAD)
     for numbers in rows:

@@ -1,4 +1,5 @@
-"""Kills a training run with SIGKILL at random moments, resumes it each time, and compares the bits with an undisturbed run.
+"""Kills a training run with SIGKILL at random moments, resumes it each time, and compares the bits with an undisturbed
+run.
 
 .venv/bin/python bench/kills.py --kills 20
 """

@@ -2,8 +2,9 @@
 
     .venv/bin/python bench/learners.py --seeds 10
 
-Each row is one `asap train` command, which is printed beside it. Returns are means over 100 episodes, every action the most
-probable one. Finished rows are kept in the folder of results and not run again; remove it after a change of the library.
+Each row is one `asap train` command, which is printed beside it. Returns are means over 100 episodes, every action the
+most probable one. Finished rows are kept in the folder of results and not run again; remove it after a change of the
+library.
 """
 
 import argparse

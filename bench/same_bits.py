@@ -1,4 +1,5 @@
-"""Trains short commands with this checkout and with another commit, and tells whether the parameters have the same bits.
+"""Trains short commands with this checkout and with another commit, and tells whether the parameters have the same
+bits.
 
 .venv/bin/python bench/same_bits.py COMMIT
 .venv/bin/python bench/same_bits.py COMMIT --only ppo --only transfer --strict

@@ -36,8 +36,8 @@ from asap.experience.collect import LoggedEpisodes, play_logged
 from asap.experience.rollout import play_window, start_lanes
 from asap.learn.state import drawn_policy
 
-# Measured with the real programs: HFO, opponents "base", noisy perception, default options, 300 episodes each (R1 dist:12:
-# 1,000). The distance is that of the ball from the goal's centre.
+# Measured with the real programs: HFO, opponents "base", noisy perception, default options, 300 episodes each (R1
+# dist:12: 1,000). The distance is that of the ball from the goal's centre.
 REAL = {
     "striker-r1": {
         "dist:8": 0.713,
@@ -117,7 +117,7 @@ def rates(task: str, episodes: int, seed: int) -> dict[str, dict]:
     return table
 
 
-# ---- Recorded games ---------------------------------------------------------------------------------------------------
+# ---- Recorded games -------------------------------------------------------------------------------------------------
 
 
 def compare_games(task: str, seed: int) -> dict[str, dict]:
@@ -141,7 +141,8 @@ def recorded_games(task: str) -> list[Game]:
 
 
 class Restarted(Striker):
-    """Games that start, by chance, as one of the recorded ones did: where the ball starts moves all that is measured."""
+    """Games that start, by chance, as one of the recorded ones did: where the ball starts moves all that is
+    measured."""
 
     ball: np.ndarray
     players: np.ndarray  # (players, games, 2)
@@ -175,8 +176,9 @@ def our_games(task: str, seed: int) -> Iterator[Game]:
 
 
 def statistics(games: list[Game] | Iterator[Game]) -> dict[str, float]:
-    """Means over games: cycles to the first touch, metres towards the goal per cycle from there to the first shot, metres
-    that the ball makes in the first cycle of a shot, and metres that the goalkeeper is off its line y until then."""
+    """Means over games: cycles to the first touch, metres towards the goal per cycle from there to the first shot,
+    metres that the ball makes in the first cycle of a shot, and metres that the goalkeeper is off its line y until
+    then."""
     touch, gain, shot, off = [], [], [], []
     for game in games:
         touches = np.flatnonzero(game.has_ball)
@@ -201,11 +203,12 @@ def line_y(ball: np.ndarray) -> np.ndarray:
     return np.clip(ball[:, 1] * (59.5 - 49.8) / np.maximum(59.5 - ball[:, 0], 1.0), -6.51, 6.51)
 
 
-# ---- Speed ------------------------------------------------------------------------------------------------------------
+# ---- Speed ----------------------------------------------------------------------------------------------------------
 
 
 def rollout_speed() -> float:
-    """Cycles per second of `play_window`, what every update of the actor-critic family begins with; the best of some."""
+    """Cycles per second of `play_window`, what every update of the actor-critic family begins with; the best of
+    some."""
     config, named = compose(["striker-r1"], {})
     tasks = catalog.task_set((("striker-r1", 1.0),))
     policy = jax.tree.map(jnp.asarray, drawn_policy(config, named, 0))

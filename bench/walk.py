@@ -1,4 +1,5 @@
-"""Counts the files of the package that a reader walks through from a call to the first checkpoint, here and in a commit.
+"""Counts the files of the package that a reader walks through from a call to the first checkpoint, here and in a
+commit.
 
 .venv/bin/python bench/walk.py COMMIT
 .venv/bin/python bench/walk.py COMMIT --list

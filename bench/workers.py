@@ -1,11 +1,13 @@
-"""Has the same episodes played fault-free and while workers are killed, hung and lost with their node, and compares the bits.
+"""Has the same episodes played fault-free and while workers are killed, hung and lost with their node, and compares the
+bits.
 
     .venv/bin/python bench/workers.py --kills 200 --hangs 20 --nodes 20
 
-Kills are SIGKILL of the playing process or of its supervisor, at random moments of play. Hangs are SIGSTOP of the whole worker,
-which then shows nothing new, as in a simulator that waits for ever. A lost node is SIGKILL of a raylet and of all of Ray's
-processes under it, in a cluster of two nodes on the loopback interface; it needs Ray. Times are from the fault to the
-dispatcher's notice, and from the fault to the delivery of the chunk that was being played, which has then been played anew.
+Kills are SIGKILL of the playing process or of its supervisor, at random moments of play. Hangs are SIGSTOP of the whole
+worker, which then shows nothing new, as in a simulator that waits for ever. A lost node is SIGKILL of a raylet and of
+all of Ray's processes under it, in a cluster of two nodes on the loopback interface; it needs Ray. Times are from the
+fault to the dispatcher's notice, and from the fault to the delivery of the chunk that was being played, which has then
+been played anew.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""MountainCar by two hyperplanes: single random pushes never leave the valley, a policy drawn as a whole sometimes does.
+"""MountainCar by two hyperplanes: single random pushes never leave the valley, a policy drawn as a whole sometimes
+does.
 
 Training starts from the best of some dozens of random policies; the picture shows which skill rules where.
 

@@ -51,8 +51,8 @@ MIDDLE = np.asarray([[0, 0, 0], [1, 0, 0], [0, 0, 0]])  # The first lane ends at
 def test_advantages_by_hand(advantages):
     """Lane 0 terminates in the middle, lane 1 is truncated there, lane 2 goes on beyond the window.
 
-    Without an end, the deltas are 1 + 10 - 10 = 1, 2 + 15 - 20 = -3 and 3 + 20 - 30 = -7; with termination the middle one
-    is 2 - 20 = -18. Backwards, A_t = delta_t + A_{t+1} / 4 where the episode goes on.
+    Without an end, the deltas are 1 + 10 - 10 = 1, 2 + 15 - 20 = -3 and 3 + 20 - 30 = -7; with termination the middle
+    one is 2 - 20 = -18. Backwards, A_t = delta_t + A_{t+1} / 4 where the episode goes on.
     """
     found = advantages(steps(REWARD, MIDDLE, np.roll(MIDDLE, 1, axis=1)), VALUES, NEXT, 0.5, 0.5)
     terminated = [1 - 18 / 4, -18, -7]

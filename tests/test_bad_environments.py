@@ -1,4 +1,5 @@
-"""Environments that misbehave, as the user of the command line sees it: one line, nothing lost, and a way to see it again."""
+"""Environments that misbehave, as the user of the command line sees it: one line, nothing lost, and a way to see it
+again."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""What enters from a foreign environment: good values unchanged, odd ones noted, bad ones refused in a line that says where."""
+"""What enters from a foreign environment: good values unchanged, odd ones noted, bad ones refused in a line that says
+where."""
 
 import functools
 import json

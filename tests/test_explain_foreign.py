@@ -1,4 +1,5 @@
-"""Promise: whoever follows the printed rules by hand plays the rounded policy, and that is close to what was learned."""
+"""Promise: whoever follows the printed rules by hand plays the rounded policy, and that is close to what was
+learned."""
 
 import dataclasses
 import functools

@@ -1,4 +1,5 @@
-"""Promise: what workers are asked to play for a hosted environment is new in training, and as the settings say otherwise.
+"""Promise: what workers are asked to play for a hosted environment is new in training, and as the settings say
+otherwise.
 
 Nobody plays: a stand-in writes down what it is asked for and gives back episodes of three steps.
 """
@@ -65,7 +66,8 @@ def experience_of(config: Config, tasks: TaskSet) -> tuple[Hosted, Listening]:
 
 
 def test_no_episode_of_training_is_played_twice():
-    """Twenty steps in rounds of two episodes with three steps each are eight episodes; the next update begins with the ninth."""
+    """Twenty steps in rounds of two episodes with three steps each are eight episodes; the next update begins with the
+    ninth."""
     config, tasks = composed("run.seeds=2")
     experience, listening = experience_of(config, tasks)
 
@@ -140,7 +142,8 @@ class Described(HostedTask):
 
 
 def two_tasks(*settings: str) -> tuple[Config, TaskSet]:
-    """CartPole with its own episodes and with such that end after seven steps, which are played three times as often."""
+    """CartPole with its own episodes and with such that end after seven steps, which are played three times as
+    often."""
     config, plain = composed(*settings)
     task = plain.tasks[0]
     whole, short = ({}, {"max_episode_steps": 7})

@@ -1,5 +1,5 @@
-"""Learning on foreign environments: it learns, the same bits for any number of workers and after any stop, and it says what
-is odd."""
+"""Learning on foreign environments: it learns, the same bits for any number of workers and after any stop, and it says
+what is odd."""
 
 import json
 import sys
@@ -141,7 +141,8 @@ def test_the_outcome_is_the_mean_of_the_policies_on_the_way(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("composed", [cart_pole(2000), compose(["two-rooms"], {"run.episodes": 100}, overrides=ROOMS)])
 def test_the_outcome_is_what_a_run_gives_out(composed, tmp_path):
-    """In its result, and to those who read its folder; `policy` in its checkpoints plays on. Our own tasks do the same."""
+    """In its result, and to those who read its folder; `policy` in its checkpoints plays on. Our own tasks do the
+    same."""
     result = trained(composed, tmp_path / "run")
     learned = ASAP.load(tmp_path / "run").policies
     assert parameter_digest(learned) == result.parameters_sha256

@@ -1,5 +1,5 @@
-"""Policies for foreign environments: what the player on the host does is what the learner scores, and what is learned is
-scored right: Gaussian skills, networks, scaling."""
+"""Policies for foreign environments: what the player on the host does is what the learner scores, and what is learned
+is scored right: Gaussian skills, networks, scaling."""
 
 import dataclasses
 

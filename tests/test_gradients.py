@@ -1,7 +1,7 @@
 """The gradient theorems: our closed forms are the derivatives of the log-probabilities, and have the mean they should.
 
-`study` computes, sample by sample, our score and the one of automatic differentiation; NumPy states the policy once more
-in float64 for finite differences. The batch holds every (skill, action) at a few states, so means are exact sums.
+`study` computes, sample by sample, our score and the one of automatic differentiation; NumPy states the policy once
+more in float64 for finite differences. The batch holds every (skill, action) at a few states, so means are exact sums.
 """
 
 import functools

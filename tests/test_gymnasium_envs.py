@@ -242,7 +242,8 @@ def test_same_step_autoreset_keeps_the_final_observation():
 
 
 def test_the_batch_tells_how_each_episode_stands(monkeypatch):
-    """In soccer an end may be good or bad. Here: rooms, where an end is told as a failure and by the place it was at."""
+    """In soccer an end may be good or bad. Here: rooms, where an end is told as a failure and by the place it was
+    at."""
 
     def lost(env, noise, state, action, task, transition=Rooms.transition):
         return transition(env, noise, state, action, task)._replace(success=jnp.bool_(False))

@@ -1,7 +1,8 @@
-"""The plan of the house: which room imports which, how long modules are, what runs without JAX, who asks for kinds of tasks.
+"""The plan of the house: which room imports which, how long modules are, what runs without JAX, who asks for kinds of
+tasks.
 
-The source is read and not imported. Where a rule does not hold yet, the exception is named with its reason, and the lists
-are exact: what is mended must leave its list.
+The source is read and not imported. Where a rule does not hold yet, the exception is named with its reason, and the
+lists are exact: what is mended must leave its list.
 """
 
 import ast

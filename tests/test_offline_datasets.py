@@ -1,4 +1,5 @@
-"""Datasets: what is written is read; what is bad is refused with the row, or dropped; a file larger than memory streams."""
+"""Datasets: what is written is read; what is bad is refused with the row, or dropped; a file larger than memory
+streams."""
 
 import json
 import subprocess

@@ -1,4 +1,5 @@
-"""Learning from logged data reaches what it promises, stops and goes on to the same bits, and is a run like any other."""
+"""Learning from logged data reaches what it promises, stops and goes on to the same bits, and is a run like any
+other."""
 
 import json
 import subprocess
@@ -62,7 +63,8 @@ def test_likelihood_comes_near_the_behaviour(learned):
 
 
 def test_a_deterministic_controller_is_read_off(tmp_path):
-    """What K = 2 planes can say of the doors: far beyond the start, from data without probabilities of other actions."""
+    """What K = 2 planes can say of the doors: far beyond the start, from data without probabilities of other
+    actions."""
     report = train(
         settings(data(tmp_path, "doors", 0.0, 1000), "policy.hyperplanes=2", "run.episodes=20000"), tmp_path / "run"
     )

@@ -1,4 +1,5 @@
-"""Importance weights are unbiased, the effective sample size is its formula, and off-policy evaluation finds the truth."""
+"""Importance weights are unbiased, the effective sample size is its formula, and off-policy evaluation finds the
+truth."""
 
 import itertools
 

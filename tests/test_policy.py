@@ -202,7 +202,8 @@ EXPONENTS = np.arange(-6, 7, 2)
 
 @pytest.mark.parametrize("termination", [None, 0.0, 0.1])
 def test_no_temperature_gives_numbers_that_are_not_finite(new_policy, compiled, termination):
-    """From 1e-6 to 1e6, for probable and for improbable choices: log-probabilities, scores and gradients by autodiff."""
+    """From 1e-6 to 1e6, for probable and for improbable choices: log-probabilities, scores and gradients by
+    autodiff."""
     start = new_policy(2, "linear", termination=termination)
     count = 200
     rng = np.random.default_rng(1)

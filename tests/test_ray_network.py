@@ -1,4 +1,5 @@
-"""The conformance suite and the faults of a two-node cluster, for Ray, in a network namespace with the loopback alone."""
+"""The conformance suite and the faults of a two-node cluster, for Ray, in a network namespace with the loopback
+alone."""
 
 import os
 import re

@@ -1,4 +1,5 @@
-"""Entropy and softening: golden values, gradients that agree with autodiff, and a plane that lost a side is drawn back."""
+"""Entropy and softening: golden values, gradients that agree with autodiff, and a plane that lost a side is drawn
+back."""
 
 import dataclasses
 
@@ -47,7 +48,8 @@ def test_no_penalty_while_both_sides_have_the_floor():
 
 @pytest.mark.parametrize("margin", [-50.0, -5.0, 5.0, 50.0])
 def test_a_plane_that_lost_a_side_is_drawn_inward_however_far_it_is(margin):
-    """At 50 the other side has a probability of 1e-22, and no gradient of its own; the penalty's is as large as ever."""
+    """At 50 the other side has a probability of 1e-22, and no gradient of its own; the penalty's is as large as
+    ever."""
     found = np.asarray(softening_slope(jnp.full((2, 4), margin), FLOOR))
     assert (np.sign(found) == np.sign(margin)).all()  # Downhill is towards 0.
     np.testing.assert_allclose(np.abs(found), 1.0, rtol=0.1)

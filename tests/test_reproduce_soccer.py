@@ -1,4 +1,5 @@
-"""The soccer experiments: what they measure on the pitch, by cases worked out by hand, and one of them from end to end."""
+"""The soccer experiments: what they measure on the pitch, by cases worked out by hand, and one of them from end to
+end."""
 
 import importlib
 from pathlib import Path
@@ -120,7 +121,7 @@ def test_data_of_a_task_are_learned_from_with_its_own_settings(small, tmp_path):
     assert played.learn.lanes == 256 and played.policy.alpha_beta == 100
 
 
-# ---- The bench ----------------------------------------------------------------------------------------------------------
+# ---- The bench ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

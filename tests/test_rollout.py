@@ -1,7 +1,7 @@
 """Playing: the stored steps fit together, and what is summed or counted while playing is what the stored steps say.
 
-Complete episodes and evaluations number their lanes and steps as a window does, so the window of the same keys holds the
-very episodes they played, step by step.
+Complete episodes and evaluations number their lanes and steps as a window does, so the window of the same keys holds
+the very episodes they played, step by step.
 """
 
 from collections.abc import Callable

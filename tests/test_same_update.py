@@ -1,8 +1,9 @@
-"""Promise: an update depends on the episodes, not on the way they came: windows of lanes, packed episodes of any filling and
-minibatches of logged data give the same advantages, the same critic and the same step.
+"""Promise: an update depends on the episodes, not on the way they came: windows of lanes, packed episodes of any
+filling and minibatches of logged data give the same advantages, the same critic and the same step.
 
-Four episodes with eight steps in all, discount 1/2, trace 1, a critic V(x) = 1 + 2 x. Advantages are worked out by hand.
-Steps are held against derivatives by finite differences of the objective, which NumPy states once more in float64.
+Four episodes with eight steps in all, discount 1/2, trace 1, a critic V(x) = 1 + 2 x. Advantages are worked out by
+hand. Steps are held against derivatives by finite differences of the objective, which NumPy states once more in
+float64.
 """
 
 import numpy as np
@@ -125,7 +126,8 @@ def log_probs(start: Start, parameters: np.ndarray, steps: Steps, gradient: str 
 
 
 def regularity(start: Start, parameters: np.ndarray, steps: Steps, learn: dict) -> float:
-    """The entropy of the actions minus the penalty on a plane that has less than the floor on one side, task by task."""
+    """The entropy of the actions minus the penalty on a plane that has less than the floor on one side, task by
+    task."""
     log_pi = logsumexp(joint_log_probs(start._replace(termination=None), parameters, steps), axis=0)
     entropy = -(np.exp(log_pi) * log_pi).sum(0).mean()
     then, now = (start.alpha_beta * parts(start, numbers)[1][0] @ steps.psi for numbers in (flat(start), parameters))
@@ -379,7 +381,8 @@ def test_the_baseline_of_an_episode_is_the_mean_return_of_the_others():
             np.testing.assert_allclose(getattr(found, part), getattr(START, part) + slope, atol=1e-5)
 
 
-# Discounted returns of the four episodes, and what each has more than the mean of the others': 2.5 - 3.75 / 3 and so on.
+# Discounted returns of the four episodes, and what each has more than the mean of the others': 2.5 - 3.75 / 3 and so
+# on.
 RETURNS = np.array([2.5, 2.0, 0.75, 1.0])
 WORTHS = np.array([1.25, 7 / 12, -13 / 12, -0.75])
 
@@ -388,7 +391,8 @@ WORTHS = np.array([1.25, 7 / 12, -13 / 12, -0.75])
 @pytest.mark.parametrize(("baseline", "worths"), [("mean", WORTHS), ("none", RETURNS)])
 @pytest.mark.parametrize("path", PLAYED[1:])
 def test_reinforce_sums_worth_times_score_over_packed_episodes(path, baseline, worths, gradient):
-    """A mean over episodes, long or short: (R - baseline) times the sum of the scores of all steps; nothing is added."""
+    """A mean over episodes, long or short: (R - baseline) times the sum of the scores of all steps; nothing is
+    added."""
     learn = {**LEARN, **REGULAR, "learner": "reinforce", "baseline": baseline, "gradient": gradient}
     found = PATHS[path](START, EPISODES, **learn)
     lengths = [episode.length for episode in EPISODES]
@@ -440,7 +444,8 @@ def test_the_fisher_matrix_of_drawn_vectors_is_the_mean_of_outer_products(gradie
 
 @pytest.mark.parametrize("path", ["windows of 2 lanes", "packed, filled to 16", "logged, full"])
 def test_a_critic_that_is_not_finite_is_not_taken_over(path):
-    """The step itself is finite: the new weights of the critic alone are not. All stays as it was, and the seed stops."""
+    """The step itself is finite: the new weights of the critic alone are not. All stays as it was, and the seed
+    stops."""
     start = START._replace(moment=[np.nan, 2.0])
     found = PATHS[path](start, as_played_by(START, EPISODES), **LEARN)
     assert found.spoiled and found.iteration == 0

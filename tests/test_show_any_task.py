@@ -1,4 +1,5 @@
-"""Promise: words and maps follow from a task's spec and descriptor, never from its class, and hold for one skill too."""
+"""Promise: words and maps follow from a task's spec and descriptor, never from its class, and hold for one skill
+too."""
 
 import ast
 import json

@@ -1,4 +1,5 @@
-"""Promise: a film shows one game as it was played, in the colours of the skills, chosen by the seed, in a small file."""
+"""Promise: a film shows one game as it was played, in the colours of the skills, chosen by the seed, in a small
+file."""
 
 import json
 

@@ -93,7 +93,8 @@ def test_a_mixed_skill_is_named_by_all_it_often_does():
 
 
 def test_the_others_stand_where_their_rules_send_them():
-    """Of a ball at (30, 10): the striker behind it, the goalkeeper on the line to behind the goal, the defenders at home."""
+    """Of a ball at (30, 10): the striker behind it, the goalkeeper on the line to behind the goal, the defenders at
+    home."""
     regions = pixel_regions(DISC, R3)
     pixel = np.abs(PITCH.y - 10).argmin() * PITCH.columns + np.abs(PITCH.x - 30).argmin()
     places = in_metres(Vector(*regions.observations[pixel].reshape(-1, 2).T))

@@ -50,7 +50,7 @@ def opponents(now: World) -> tuple[striker.Opponent, ...]:
 act = jax.jit(lambda action, now: striker.act(action, now.players[0], now.ball, opponents(now)))
 
 
-# ---- Players ----------------------------------------------------------------------------------------------------------
+# ---- Players --------------------------------------------------------------------------------------------------------
 
 
 def test_without_the_ball_all_three_actions_move_to_it():
@@ -94,7 +94,7 @@ def test_the_goalkeeper_stands_between_the_ball_and_its_goal():
     assert float(homes[0].y) == -float(homes[1].y) and float(homes[0].x) > 30
 
 
-# ---- The referee ------------------------------------------------------------------------------------------------------
+# ---- The referee ----------------------------------------------------------------------------------------------------
 
 
 def status(before: Match, now: World) -> int:
@@ -129,7 +129,7 @@ def test_nobody_at_the_ball_for_a_hundred_cycles_ends_the_game():
     assert status(match(world(), untouched=jnp.int32(100)), world()) == OUT_OF_TIME
 
 
-# ---- The tasks --------------------------------------------------------------------------------------------------------
+# ---- The tasks ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number, size", [(1, 8), (2, 10), (3, 12)])
@@ -238,6 +238,7 @@ def test_opponents_see_the_ball_from_where_they_are(monkeypatch):
 
 
 def test_the_descriptor_of_the_standard_task_by_hand():
-    """A goalkeeper at 0.97 of its speed; the middle of the box for the ball is 5.25 m into the half and in the middle."""
+    """A goalkeeper at 0.97 of its speed; the middle of the box for the ball is 5.25 m into the half and in the
+    middle."""
     found = half_field.Striker(0).descriptor(half_field.standard_task())
     np.testing.assert_allclose(found, [0.94, 10.5 / 31.5 - 1, 0.0], atol=1e-6)

@@ -65,7 +65,8 @@ def test_noise_stays_within_its_bounds():
 
 
 def test_the_error_of_a_kick_grows_with_the_speed_of_the_ball():
-    """The ball touches the player in front: its place counts 1/2, its speed from 1/2 at rest to 1 at the fastest roll."""
+    """The ball touches the player in front: its place counts 1/2, its speed from 1/2 at rest to 1 at the fastest
+    roll."""
     fastest, number = constants.BALL_SPEED_MAX * constants.BALL_DECAY, jnp.float32
     sideways = PlayerNoise(STILL, Polar(number(1), number(0.5)), number(0), number(1))
     for speed, factor in ((0.0, 1.0), (fastest, 1.5)):

@@ -211,7 +211,8 @@ def hosted_source(tmp_path_factory):
 
 
 def test_an_environment_starts_from_another_run(hosted_source, tmp_path, capsys, monkeypatch):
-    """A policy of CartPole goes on in CartPole, with its planes, its skills and its scaling: nothing is searched for."""
+    """A policy of CartPole goes on in CartPole, with its planes, its skills and its scaling: nothing is searched
+    for."""
     out = tmp_path / "run"
     frozen = ["--set", "learn.step_size_theta=0.0", "--set", "learn.step_size_beta=0.0", "--set", "run.steps=300"]
     arguments = ["transfer", str(hosted_source), "CartPole-v1", *frozen, "--out", str(out), "--json"]

@@ -1,5 +1,5 @@
-"""Whoever plays, and whatever happens to them, the episodes are the same; and nobody is left behind (bad inputs 22-25, 33, 34,
-37, 67, 84-86)."""
+"""Whoever plays, and whatever happens to them, the episodes are the same; and nobody is left behind (bad inputs 22-25,
+33, 34, 37, 67, 84-86)."""
 
 import contextlib
 import functools

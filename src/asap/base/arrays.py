@@ -1,10 +1,10 @@
 """Small operations in the form that the CPU compiler fuses into one loop over a batch.
 
 Throughout the policy, axis 0 is the vector's own (features, skills, actions) and any batch axes come after it, so one
-function serves one sample and many, and every element is a flat array over the batch. (Under `vmap` the batch axis would
-come first and the vector's own few elements last, where the compiler cannot vectorise: three times slower, measured.)
-A dot product, a gather or a cumulative sum is written out over a few elements, because as an operation of its own it
-walks memory once more; long vectors take the ordinary operation.
+function serves one sample and many, and every element is a flat array over the batch. (Under `vmap` the batch axis
+would come first and the vector's own few elements last, where the compiler cannot vectorise: three times slower,
+measured.) A dot product, a gather or a cumulative sum is written out over a few elements, because as an operation of
+its own it walks memory once more; long vectors take the ordinary operation.
 """
 
 import functools
@@ -83,8 +83,8 @@ def log_total(logs: Float[Array, "S *batch"]) -> tuple[Float[Array, "*batch"], F
     return largest + jnp.log(norm), relative / norm
 
 
-# The older loop emitter compiles in half the time and runs as fast (measured on the rooms; soccer runs at three quarters of
-# the speed): most runs last seconds.
+# The older loop emitter compiles in half the time and runs as fast (measured on the rooms; soccer runs at three
+# quarters of the speed): most runs last seconds.
 COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 
 
@@ -94,7 +94,8 @@ def compiled(function: Callable, **options: Any) -> Callable:
 
 
 def over_seeds(function: Callable) -> Callable:
-    """`vmap` over seeds; a single seed is done without, because a loop under `vmap` selects its whole carry at each step."""
+    """`vmap` over seeds; a single seed is done without, because a loop under `vmap` selects its whole carry at each
+    step."""
 
     def mapped(*arguments):
         if jax.tree.leaves(arguments)[0].shape[0] > 1:

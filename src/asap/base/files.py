@@ -1,4 +1,5 @@
-"""Files that are written whole or not at all, and opened with care: no links out of their folder, no FIFOs, no devices."""
+"""Files that are written whole or not at all, and opened with care: no links out of their folder, no FIFOs, no
+devices."""
 
 import contextlib
 import errno

@@ -95,6 +95,7 @@ def many_uniforms(key: Key, count: int) -> tuple[Float[Array, "..."], ...]:
 
 
 def host_generator(seed: int, *ids: int) -> np.random.Generator:
-    """A NumPy generator for draws at the start of a run, which are not worth compiling; also a function of ids alone."""
+    """A NumPy generator for draws at the start of a run, which are not worth compiling; also a function of ids
+    alone."""
     # Two words for the seed, always: NumPy would take the ids for its upper half otherwise.
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed >> 32, seed & 0xFFFFFFFF, *ids])))

@@ -214,8 +214,9 @@ EPISODES = 2000
 
 
 # The paper's own setting: AC-PG with the sampled skill, one plain gradient step per batch with constant step sizes of
-# 10 (2R). Batch size, critic and reward scale are not given there: a step size of 10 is taken to be meant for rewards in
-# units of the goal's. As printed, all ten seeds lose a skill for good within the first updates and stay near a return of
+# 10 (2R). Batch size, critic and reward scale are not given there: a step size of 10 is taken to be meant for rewards
+# in units of the goal's. As printed, all ten seeds lose a skill for good within the first updates and stay near a
+# return of
 # -310; a little softening and entropy, on the same scale, is the one departure.
 PRESETS = {
     "paper": (

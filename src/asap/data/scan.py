@@ -1,4 +1,5 @@
-"""The one pass over a dataset that proves every row and finds where episodes begin and end, in chunks of bounded size."""
+"""The one pass over a dataset that proves every row and finds where episodes begin and end, in chunks of bounded
+size."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Distillation: a few rules that act as another policy does, of whatever kind that is.
 
 The teacher plays, and the student learns to do what it did. Where the student then errs, it gets into states that the
-teacher never showed; so the student plays, the teacher says what it would have done there, and the student learns from all
-of it again (Ross et al., 2011). Of the students of all rounds the one that plays best is kept.
+teacher never showed; so the student plays, the teacher says what it would have done there, and the student learns from
+all of it again (Ross et al., 2011). Of the students of all rounds the one that plays best is kept.
 """
 
 import functools

@@ -1,6 +1,7 @@
 """A policy that acts as somebody else does: the likelihood of the actions, maximised from several starts.
 
-One plane can begin on the wrong side of everything, and a skill on the wrong action; of a dozen random starts some do not.
+One plane can begin on the wrong side of everything, and a skill on the wrong action; of a dozen random starts some do
+not.
 """
 
 import dataclasses

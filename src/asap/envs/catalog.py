@@ -75,11 +75,12 @@ class CompiledTask:
         return None
 
 
-# A vertical cut at the wall; the scale makes it a step rather than a slope (alpha_beta 20: from 10 % to 90 % in 0.04 m).
+# A vertical cut at the wall; the scale makes it a step rather than a slope (alpha_beta 20: from 10 % to 90 % in 0.04
+# m).
 _AT_THE_WALL = (-2.5, 5.0, 0.0)
 
-# Dribble on the right wing and shoot on the left, or the other way round: y = 0 cuts the pitch. The disc has a radius of
-# 12 m around the goal's centre, in the normalised coordinates of the ball: 1, x, y, x^2, x y, y^2.
+# Dribble on the right wing and shoot on the left, or the other way round: y = 0 cuts the pitch. The disc has a radius
+# of 12 m around the goal's centre, in the normalised coordinates of the ball: 1, x, y, x^2, x y, y^2.
 _ALONG_THE_PITCH = (0.0, 0.0, 0.05)
 _AROUND_THE_GOAL = (-0.5451, 1.6538, 0.0, -0.9923, 0.0, -1.3988)
 _SOCCER_SETTINGS = (

@@ -100,7 +100,8 @@ class Episode(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What `advance` tells about the step it made; final state and observation are the true ones, not those of the reset."""
+    """What `advance` tells about the step it made; final state and observation are the true ones, not those of the
+    reset."""
 
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]

@@ -56,7 +56,8 @@ def _walls(x: np.ndarray, y: np.ndarray, task: RoomsTask) -> np.ndarray:
 
 # ---- The half pitch -------------------------------------------------------------------------------------------------
 
-# Corners (x, y) of what is marked out with lines, in metres: pitch, penalty area and goal area. The goal is behind them.
+# Corners (x, y) of what is marked out with lines, in metres: pitch, penalty area and goal area. The goal is behind
+# them.
 END = c.PITCH_HALF_LENGTH
 MARKINGS = tuple(
     ((x, -y), (END, y)) for x, y in ((0.0, c.PITCH_HALF_WIDTH), (c.AREA_X, c.AREA_HALF_WIDTH), (END - 5.5, 9.16))
@@ -75,7 +76,8 @@ PLAYER_RADIUS, BALL_RADIUS, BALL_EDGE_WIDTH = 1.0, 0.5, 0.22  # Larger than they
 
 
 def draw_pitch(match: Match) -> UInt8[np.ndarray, "height width 3"]:
-    """The half pitch with the players and the ball. The y axis points down: the first row of pixels has the smallest y."""
+    """The half pitch with the players and the ball. The y axis points down: the first row of pixels has the smallest
+    y."""
     x = _centres(-MARGIN_X, END + MARGIN_X)[None, :]
     y = _centres(-c.PITCH_HALF_WIDTH - MARGIN_Y, c.PITCH_HALF_WIDTH + MARGIN_Y)[:, None]
     picture = np.full((y.size, x.size, 3), AROUND, np.uint8)

@@ -113,7 +113,8 @@ def collect(
     path: str | Path,
     report: Callable[[int, int, float], None] = lambda *_: None,
 ) -> Collected:
-    """Episodes 0 to `num_episodes` - 1 of this seed, into a dataset at `path`; `report` gets round, episodes, mean return."""
+    """Episodes 0 to `num_episodes` - 1 of this seed, into a dataset at `path`; `report` gets round, episodes, mean
+    return."""
     lanes = max(1, min(MOST_LANES, num_episodes, STEPS_AT_ONCE // task.env.spec.horizon))
     tasks, key = catalog.task_set(((task.name, 1.0),)), fold(root(seed), _COLLECT)
     play_ids = functools.partial(compiled(lambda key, ids: play_logged(tasks, controller.probabilities, key, ids)), key)

@@ -1,4 +1,5 @@
-"""Experience of tasks that are compiled together with the learner: lanes of episodes played inside the update's program."""
+"""Experience of tasks that are compiled together with the learner: lanes of episodes played inside the update's
+program."""
 
 from typing import NamedTuple
 
@@ -28,8 +29,8 @@ from asap.experience.rollout import (
 from asap.experience.scores import play_scored
 from asap.policy.policy import ASAPPolicy
 
-# Ids folded into a seed's key: one stream per purpose. 0 and 1 are drawn on the host.
-LANES, PLAY, LOOK = 2, 3, 4
+# Ids folded into a seed's key: one stream per purpose. 0 and 1 are drawn on the host, with 3 updates play.
+LANES, LOOK = 2, 4
 _STREAMS = {EVALUATION: 5, SEARCH: 7}
 RANDOM_LANES = RANDOM_STEPS = 64
 

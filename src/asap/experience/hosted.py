@@ -1,9 +1,10 @@
-"""Experience of environments that are played on the host: workers bring complete episodes, compiled updates learn from them.
+"""Experience of environments that are played on the host: workers bring complete episodes, compiled updates learn from
+them.
 
-What an update sees is a function of ids: episode n of a seed is the same whoever plays it, a batch takes episodes in the
-order of their numbers, and how many it takes is decided by the episodes themselves. So any number of workers of any kind
-gives the same bits. Episodes stand one after the other in one lane and are filled up to one of a few sizes, so that few
-programs are compiled.
+What an update sees is a function of ids: episode n of a seed is the same whoever plays it, a batch takes episodes in
+the order of their numbers, and how many it takes is decided by the episodes themselves. So any number of workers of any
+kind gives the same bits. Episodes stand one after the other in one lane and are filled up to one of a few sizes, so
+that few programs are compiled.
 """
 
 import itertools
@@ -21,6 +22,7 @@ from asap.config.schema import Config
 from asap.experience.episode_warnings import EpisodeWarnings
 from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation
 from asap.policy.build import plan_of
+from asap.policy.host import Plan
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.scaling import moments_of
 from asap.workers.dispatch import Dispatcher
@@ -116,12 +118,12 @@ class Hosted:
         uniform = EpisodeId(seed, TRAINING, number).uniform()
         return EpisodeId(seed, TRAINING, number, int((uniform >= np.cumsum(self.tasks.shares)[:-1]).sum()))
 
-    def _plans(self, policies: ASAPPolicy) -> list:
+    def _plans(self, policies: ASAPPolicy) -> list[Plan]:
         size, descriptors = len(self.tasks.spec.observation_names), self.tasks.descriptors
         count = policies.partition.beta.shape[0]
         return [plan_of(member(policies, index), size, descriptors) for index in range(count)]
 
-    def _works(self, plan, ids: Sequence[EpisodeId], deterministic: bool) -> Iterator[Work]:
+    def _works(self, plan: Plan, ids: Sequence[EpisodeId], deterministic: bool) -> Iterator[Work]:
         size = self.config.learn.episodes_per_chunk
         for i in range(0, len(ids), size):
             yield Work(next(self._numbers), plan, tuple(ids[i : i + size]), deterministic)

@@ -47,8 +47,8 @@ MOST_MERIT = 20.0
 def merits(totals: Float[np.ndarray, "E"], sharpness: float) -> Float[np.ndarray, "E"]:
     """exp(sharpness (R - mean) / deviation) of the return of each episode, at most 20, then divided by its mean.
 
-    Nonnegative, so that the likelihood it weighs has a maximum; the same for returns in any unit; 1 where all returns are
-    equal. Sharpness 0 gives the plain likelihood of what was logged.
+    Nonnegative, so that the likelihood it weighs has a maximum; the same for returns in any unit; 1 where all returns
+    are equal. Sharpness 0 gives the plain likelihood of what was logged.
     """
     totals = np.asarray(totals, np.float64)
     raised = np.exp(np.minimum(sharpness * (totals - totals.mean()) / (totals.std() + 1e-9), np.log(MOST_MERIT)))

@@ -4,8 +4,8 @@ Per-decision weighted importance sampling, with the weights of an ended episode 
 
     V = sum_t gamma^t (sum_e rho^e_{0:t} r^e_t) / (sum_e rho^e_{0:t})
 
-It is consistent, and biased by O(1 / episodes) only. Its interval is a bootstrap over episodes, by Poisson weights: they
-can be drawn while the data stream by. The effective sample size is that of the weights of whole episodes.
+It is consistent, and biased by O(1 / episodes) only. Its interval is a bootstrap over episodes, by Poisson weights:
+they can be drawn while the data stream by. The effective sample size is that of the weights of whole episodes.
 """
 
 from typing import NamedTuple

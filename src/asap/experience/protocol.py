@@ -105,7 +105,8 @@ class Experience(Protocol):
         ...
 
     def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> Fed | list[Fed]:
-        """On the host: arrays with axes (updates, seeds, ...); not `together`: one per seed, None for who has stopped."""
+        """On the host: arrays with axes (updates, seeds, ...); not `together`: one per seed, None for who has
+        stopped."""
         ...
 
     def collect(self, key: Key, policy: ASAPPolicy, carry: Carry, fed: Fed) -> tuple[Carry, Batch]:

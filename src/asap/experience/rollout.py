@@ -124,7 +124,8 @@ def play(
     """Plays all lanes: the moment after the last step, what was gathered, and what was stacked over time.
 
     Without `num_steps` it goes on while the collector wants more, and nothing is stacked. `stacked` actors, keys and
-    moments have a first axis and play in one loop: a loop per actor under `vmap` would select its whole carry each step.
+    moments have a first axis and play in one loop: a loop per actor under `vmap` would select its whole carry each
+    step.
     """
 
     def one_step(actor: Actor, keys: Key, moment: Moment, gathered: Any, step: Int[Array, ""]):

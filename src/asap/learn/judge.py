@@ -1,8 +1,8 @@
 """What each step of a batch counts, and the critic that says so.
 
 The critic is linear in random ramps of observation and task descriptor, fitted by least squares. A closed form has no
-step size to tune, costs one pass over the batch where a network takes many, and keeps its memory of former batches in two
-sums that decay. Truncation is bootstrapped, termination is not.
+step size to tune, costs one pass over the batch where a network takes many, and keeps its memory of former batches in
+two sums that decay. Truncation is bootstrapped, termination is not.
 """
 
 from typing import NamedTuple
@@ -123,7 +123,8 @@ class FromData(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What each step counts in the mean over those that count; 0 for the others. None: the scores are summed already."""
+    """What each step counts in the mean over those that count; 0 for the others. None: the scores are summed
+    already."""
 
     weights: Float[Array, "N"] | None
     critic: Critic
@@ -160,7 +161,9 @@ def advantages_of(
     return Advantages(advantages, fitted, 1 - spread[0] / (spread[1] + 1e-8))
 
 
-def by_advantages(config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments, batch: Batch) -> Judged:
+def by_advantages(
+    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
+) -> Judged:
     """The actor-critic family: a step counts its advantage, standardised or scaled."""
     found = advantages_of(config, discount, critic, moments, batch.steps)
     steps = batch.steps.flat()
@@ -180,8 +183,8 @@ def weights_of(
     weights = weights if chosen is None else jnp.where(chosen, weights, 0.0)
     if decides is None:
         return weights
-    # The advantage of one of several equal actions is 0, and its estimate nothing but noise. Only the policy leaves such
-    # steps out: a critic that did not see them would be wrong where windows end, which is mostly there.
+    # The advantage of one of several equal actions is 0, and its estimate nothing but noise. Only the policy leaves
+    # such steps out: a critic that did not see them would be wrong where windows end, which is mostly there.
     return weights / jnp.maximum(decides.mean(where=counts), 1e-6)
 
 
@@ -196,7 +199,9 @@ def standardize(advantages: Float[Array, "*N"], counted: Bool[Array, "*N"] | Non
     return (advantages - advantages.mean(where=counted)) / (advantages.std(where=counted) + 1e-6)
 
 
-def by_returns(config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments, batch: Batch) -> Judged:
+def by_returns(
+    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
+) -> Judged:
     """`reinforce` (Algorithm 1): every step of an episode counts its whole return, minus the mean of the others'."""
     unknown = jnp.float32(jnp.nan)
     if batch.sums is not None:
@@ -229,12 +234,14 @@ def episode_returns(steps: Transition, discount: float) -> Float[Array, "T L"]:
     return jax.lax.scan(forward, (zero, zero == 0), (to_go, steps.ended))[1]
 
 
-def by_importance(config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments, batch: Batch) -> Judged:
+def by_importance(
+    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
+) -> Judged:
     """Logged steps: min(rho_{0:t}, cap) A_t + anchor, with rho_{0:t} = prod_{s <= t} pi(a_s | x_s) / b(a_s | x_s).
 
-    The policy gradient with per-decision importance weights (errata E22). It is divided by the number of steps, not by the
-    sum of the weights: where the policy is so far from the behaviour that all weights vanish, so does this gradient, and
-    the anchor, the gradient of -KL(b || pi), leads the policy back to where the data can tell something.
+    The policy gradient with per-decision importance weights (errata E22). It is divided by the number of steps, not by
+    the sum of the weights: where the policy is so far from the behaviour that all weights vanish, so does this
+    gradient, and the anchor, the gradient of -KL(b || pi), leads the policy back to where the data can tell something.
     """
     steps, counts = batch.steps, batch.steps.counts
     log_probs = score(policy, steps.flat(), MARGINAL).log_prob.reshape(counts.shape)
@@ -247,7 +254,9 @@ def by_importance(config: Config, discount: float, policy: ASAPPolicy, critic: C
     return Judged(weights.ravel(), found.critic, found.explained_variance, FromData(ess, gained))
 
 
-def by_likelihood(config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments, batch: Batch) -> Judged:
+def by_likelihood(
+    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
+) -> Judged:
     """Logged steps count the merit of their episode, which grows with its return: no probabilities are needed."""
     counts = batch.steps.counts
     weights = batch.behaviour.merit * counts

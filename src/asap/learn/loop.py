@@ -248,8 +248,8 @@ def idle(state: TrainState) -> Metrics:
 def norm_without_noise(gradients: np.ndarray, active: np.ndarray) -> np.ndarray:
     """(seeds,): norm of the gradient over a chunk, axes (chunk, seeds, ...), counting only updates that were made.
 
-    The norm of a noisy mean is too large. The inner product of the means of even and of odd updates is an estimate of the
-    squared norm without that bias, since their noise is independent. A single update has its own norm.
+    The norm of a noisy mean is too large. The inner product of the means of even and of odd updates is an estimate of
+    the squared norm without that bias, since their noise is independent. A single update has its own norm.
     """
     gradients = gradients.reshape(*active.shape, -1)
     even, odd = (

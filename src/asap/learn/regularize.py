@@ -116,7 +116,8 @@ def _skill_slopes(policy, skills, slope, worth, sigma, phi) -> Float[Array, "S A
 def lost_side(
     margins: Float[Array, "K N"], floor: float, of_task: Bool[Array, "M N"] | None = None
 ) -> Float[Array, "K N"]:
-    """From 0 (the smaller side of the plane has the floor or more) to 1 (nothing at all), within the task of each step."""
+    """From 0 (the smaller side of the plane has the floor or more) to 1 (nothing at all), within the task of each
+    step."""
     if of_task is None:
         of_task = jnp.ones((1, margins.shape[-1]), bool)
     of_task = of_task.astype(margins.dtype)

@@ -2,11 +2,11 @@
 
 A policy gradient begins from what random play reaches. Where that is always the same (a car in a valley that one random
 push after the other never leaves), it has nothing to go by. A policy of a few hyperplanes and decided skills has so few
-numbers that drawing all of them at once is a search that gets somewhere: a plane across the velocity is found among some
-dozens of planes, a useful sequence of single actions never. It is paid from the budget like everything else.
+numbers that drawing all of them at once is a search that gets somewhere: a plane across the velocity is found among
+some dozens of planes, a useful sequence of single actions never. It is paid from the budget like everything else.
 
-All that were drawn play once; the better quarter plays on, and so on, until one is left. Where all did equally badly, more
-are drawn.
+All that were drawn play once; the better quarter plays on, and so on, until one is left. Where all did equally badly,
+more are drawn.
 """
 
 import dataclasses

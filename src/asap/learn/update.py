@@ -76,7 +76,8 @@ def seen_in(batch: Batch) -> Moments:
 
 
 def scaled_by(state: TrainState, moments: Moments) -> TrainState:
-    """The observations of an update count in the scaling of the next; the policy and its average stay what they were."""
+    """The observations of an update count in the scaling of the next; the policy and its average stay what they
+    were."""
     policy: ASAPPolicy = rescaled(state.policy, moments)
     changed = eqx.tree_at(lambda s: (s.policy, s.moments), state, (policy, moments))
     if state.average is None:

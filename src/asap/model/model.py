@@ -57,14 +57,14 @@ class ASAP:
     function itself, or an environment; or a name of `asap tasks`, or a list of names that share a policy ("name:weight"
     makes one more or less frequent).
 
-    `skills`: "constant" (one distribution over actions each), "linear", "gaussian" (Box actions, one mean each), "network".
-    `features` under the hyperplanes: "linear", "poly2", "fourier", "rbf", "network". `preset` and `settings` (such as
-    "learn.epochs=4", see `asap settings`) reach everything else. `workers` play an environment: "0" is this process, "4"
-    four others, "ray" those of Ray; the result is the same.
+    `skills`: "constant" (one distribution over actions each), "linear", "gaussian" (Box actions, one mean each),
+    "network". `features` under the hyperplanes: "linear", "poly2", "fourier", "rbf", "network". `preset` and `settings`
+    (such as "learn.epochs=4", see `asap settings`) reach everything else. `workers` play an environment: "0" is this
+    process, "4" four others, "ray" those of Ray; the result is the same.
 
     Until `learn`, the policy is the start. `config` holds all settings, `policy` what was learned by the seed that is
-    looked at, `num_episodes` and `num_timesteps` from how many completed episodes and steps, `result` the numbers of the
-    last training.
+    looked at, `num_episodes` and `num_timesteps` from how many completed episodes and steps, `result` the numbers of
+    the last training.
     """
 
     def __init__(
@@ -275,7 +275,8 @@ class ASAP:
                 experience.close()
 
     def explain(self, task: str | None = None) -> str:
-        """The policy in words and numbers: which inequality cuts where, what each skill does, how often and how long."""
+        """The policy in words and numbers: which inequality cuts where, what each skill does, how often and how
+        long."""
         return self.explanation(task).text
 
     def explanation(self, task: str | None = None) -> "Explanation":

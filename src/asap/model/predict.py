@@ -1,4 +1,5 @@
-"""What a policy does with an observation: NumPy on the host, where a compiled function costs more to call than to compute."""
+"""What a policy does with an observation: NumPy on the host, where a compiled function costs more to call than to
+compute."""
 
 from typing import Any
 

@@ -9,7 +9,8 @@ from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.runs.directory import Run
 from asap.show.figures.comparison import compare_curves, seed_dots
 
-# From the approximately optimal partition: from the misspecified one the gradient is small on the plateau at the start, too.
+# From the approximately optimal partition: from the misspecified one the gradient is small on the plateau at the start,
+# too.
 ROBBINS_MONRO = (
     "learn.learner=actor-critic",
     "policy.start=approximate",
@@ -28,7 +29,8 @@ BUDGET = "run.episodes=3000"  # Of each estimator.
 
 
 def vanishing(laboratory: Laboratory) -> Finding:
-    """The convergence theorem: under Robbins-Monro step sizes the gradient goes to zero, and the run stops by its own test."""
+    """The convergence theorem: under Robbins-Monro step sizes the gradient goes to zero, and the run stops by its own
+    test."""
     record = laboratory.train("two-rooms-robbins-monro", ["two-rooms"], *ROBBINS_MONRO)
     norms = gradient_norms(record)
     ratio = np.asarray([curve.returns[-1 - LAST : -1].mean() / curve.returns[:FIRST].max() for curve in norms])
@@ -62,7 +64,8 @@ def vanishing(laboratory: Laboratory) -> Finding:
 
 
 def gradient_norms(record: TrainedRun) -> list[SeedCurve]:
-    """Per seed, the norm of the gradient estimate of the last update of each chunk, by episodes, until the seed stopped."""
+    """Per seed, the norm of the gradient estimate of the last update of each chunk, by episodes, until the seed
+    stopped."""
     rows = {event["update"]: event for event in Run.open(record.path).events() if "gradient_theta" in event}
     columns = {
         name: np.asarray([rows[u][name] for u in sorted(rows)], float)

@@ -158,7 +158,8 @@ def cheaper(measures: Measures, which: int, since: int, holds: bool, claim: str,
 
 
 def forgetting(learned: np.ndarray, kept: np.ndarray, claim: str, note: str = "") -> Claim:
-    """Of the way that was learned, what is lost on tasks 1 to 9 after the last: IQM over seeds of the mean over tasks."""
+    """Of the way that was learned, what is lost on tasks 1 to 9 after the last: IQM over seeds of the mean over
+    tasks."""
     lost = 100 * (learned - kept)[:, :, :-1].mean(-1)
     frozen, soft, hard = (iqm(lost[learner]) for learner in (FROZEN, SOFT, HARD))
     text = f"{frozen:.1f} % of the way lost; {soft:.1f} % without freezing, {hard:.1f} % without softening too"

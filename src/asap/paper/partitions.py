@@ -1,4 +1,5 @@
-"""Figure 1 f, g, h and Figure 2 a, b: the partitions that ASAP learns from the misspecified start, and what they are worth."""
+"""Figure 1 f, g, h and Figure 2 a, b: the partitions that ASAP learns from the misspecified start, and what they are
+worth."""
 
 from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory

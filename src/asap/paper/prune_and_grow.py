@@ -1,4 +1,5 @@
-"""From four hyperplanes to the smallest policy that is as good, without learning; and a plane more that changes nothing."""
+"""From four hyperplanes to the smallest policy that is as good, without learning; and a plane more that changes
+nothing."""
 
 import jax
 import numpy as np
@@ -39,7 +40,8 @@ def run(laboratory: Laboratory) -> Finding:
 
 
 class Evaluator:
-    """Plays a policy per seed, with up to four planes, all in one program: missing planes are grown, which changes nothing."""
+    """Plays a policy per seed, with up to four planes, all in one program: missing planes are grown, which changes
+    nothing."""
 
     def __init__(self, task: Task, seed: int):
         self.task, self.seed = task, seed
@@ -85,7 +87,8 @@ def accept(
 
 
 def usage_of(policies: list[ASAPPolicy], played: Evaluation) -> list[np.ndarray]:
-    """Share of the steps under each skill. Grown planes come last: skill i was played as i, i + S, i + 2 S and so on."""
+    """Share of the steps under each skill. Grown planes come last: skill i was played as i, i + S, i + 2 S and so
+    on."""
     steps = [counts.reshape(-1, policy.num_skills).sum(0) for policy, counts in zip(policies, played.skill_steps)]
     return [np.float32(count / count.sum()) for count in steps]
 

@@ -136,7 +136,8 @@ def unforced(laboratory: Laboratory) -> Finding:
 
 
 def visited_components(policy: ASAPPolicy, task: CompiledTask, seed: int) -> list[list[float]]:
-    """For each skill, the share of all visits in each connected component of the cells where it is the most probable."""
+    """For each skill, the share of all visits in each connected component of the cells where it is the most
+    probable."""
     visits = np.asarray(_visits(policy, catalog.task_set(((task.name, 1.0),)), root(seed)))
     centres = (np.arange(CELLS) + 0.5) / CELLS
     goal = np.broadcast_to(np.asarray(task.task.goal), (CELLS * CELLS, 2))

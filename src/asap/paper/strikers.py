@@ -119,7 +119,8 @@ def best_distance(goals: dict[float, np.ndarray]) -> float:
 def shooting_places(
     policy: ASAPPolicy, task: CompiledTask, moved: dict[str, float] | None = None
 ) -> Bool[np.ndarray, "Y X"]:
-    """Where on the pitch the striker most probably shoots; `moved` adds to observations, by name, as they are normalised."""
+    """Where on the pitch the striker most probably shoots; `moved` adds to observations, by name, as they are
+    normalised."""
     x = np.array(map_observations(task))
     for name, amount in (moved or {}).items():
         x[:, task.spec.observation_names.index(name)] += amount

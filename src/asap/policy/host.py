@@ -1,9 +1,10 @@
 """The policy on the host, in NumPy, one observation at a time.
 
-A foreign environment is played step by step on the host. There a compiled function costs more to call than to compute, and
-a worker that need not import JAX starts in a fraction of a second. So the formulas of `asap.policy` and `asap.policy.features`
-stand here once more, with what does not change within an episode multiplied out beforehand, the task's descriptor included;
-a test holds both to the same probabilities. A choice is one comparison with random numbers of the right form:
+A foreign environment is played step by step on the host. There a compiled function costs more to call than to compute,
+and a worker that need not import JAX starts in a fraction of a second. So the formulas of `asap.policy` and
+`asap.policy.features` stand here once more, with what does not change within an episode multiplied out beforehand, the
+task's descriptor included; a test holds both to the same probabilities. A choice is one comparison with random numbers
+of the right form:
 
     side of plane k:    margin_k > logistic noise
     action of a Gibbs skill:    argmax_a (logit_a + Gumbel noise)
@@ -49,8 +50,8 @@ class TaskPolicy(NamedTuple):
 class Player:
     """Chooses skill and action.
 
-    `choose` goes through an episode, from its `begin` on, and belongs to one thread. `act` is one choice by itself: all that
-    it depends on is an argument, so any number of threads may share a player.
+    `choose` goes through an episode, from its `begin` on, and belongs to one thread. `act` is one choice by itself: all
+    that it depends on is an argument, so any number of threads may share a player.
     """
 
     def __init__(self, plan: Plan):

@@ -1,7 +1,7 @@
 """Scaling of observations, learned from what was seen: to mean 0 and deviation 1, saved with the policy.
 
-Where the features are linear in the inputs, a change of scale is made up for in the weights, and the policy stays what it
-was; other features see their inputs move a little, less and less as more has been seen.
+Where the features are linear in the inputs, a change of scale is made up for in the weights, and the policy stays what
+it was; other features see their inputs move a little, less and less as more has been seen.
 """
 
 import dataclasses

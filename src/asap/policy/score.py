@@ -1,6 +1,7 @@
 """The Theta and beta gradient theorems (paper, Section 4) in closed form, for the sampled and the marginal estimator.
 
-The closed form is for Gibbs skills and fixed features; Gaussian skills and learned features take automatic differentiation.
+The closed form is for Gibbs skills and fixed features; Gaussian skills and learned features take automatic
+differentiation.
 
 Score of the joint log-probability Z = log p(i | x, m) + log sigma_i(a | x) of a sampled skill i:
 

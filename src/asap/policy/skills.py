@@ -1,4 +1,5 @@
-"""Intra-skill policies: a Gibbs distribution over actions for every skill (paper, Eq. 3), or a Gaussian over vectors."""
+"""Intra-skill policies: a Gibbs distribution over actions for every skill (paper, Eq. 3), or a Gaussian over
+vectors."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""What a run tells while it goes on: a report to callbacks, a line in the event log, and the learning curve of them all."""
+"""What a run tells while it goes on: a report to callbacks, a line in the event log, and the learning curve of them
+all."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping

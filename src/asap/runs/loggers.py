@@ -1,7 +1,7 @@
 """Callbacks that tell of a run as it goes on: a progress bar, TensorBoard, Weights & Biases.
 
-The names are those of stable-baselines3 where it has them (rollout/ep_rew_mean, time/total_timesteps, train/approx_kl), so
-that curves of both can be laid over each other; what only we have is under skills/.
+The names are those of stable-baselines3 where it has them (rollout/ep_rew_mean, time/total_timesteps, train/approx_kl),
+so that curves of both can be laid over each other; what only we have is under skills/.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """What a back end must offer to have its workers play: one interface, whoever and wherever they are.
 
-Workers have numbers from 0, which they keep when they are restarted. A back end starts workers and tells what becomes of
-them; it decides nothing. Deadlines, retries and order are the dispatcher's.
+Workers have numbers from 0, which they keep when they are restarted. A back end starts workers and tells what becomes
+of them; it decides nothing. Deadlines, retries and order are the dispatcher's.
 """
 
 import abc

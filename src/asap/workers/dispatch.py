@@ -1,7 +1,7 @@
 """Has works played by workers that may die, hang or vanish; the results are as if none of that had happened.
 
-Each worker has one work at a time. It shows where it is in it at every step, and who shows nothing new for `step_timeout`
-seconds is silent: it is killed and restarted, and its work is given to the next who is free.
+Each worker has one work at a time. It shows where it is in it at every step, and who shows nothing new for
+`step_timeout` seconds is silent: it is killed and restarted, and its work is given to the next who is free.
 """
 
 import heapq
@@ -21,8 +21,8 @@ _TICK = 1.0
 _GRACE = 2.0  # A look that comes so much too late says that we were asleep ourselves.
 
 
-# A worker that is killed from outside is no fault of the episode it was playing, so such deaths may be many; yet there must
-# be an end to an environment that kills its worker at another step each time.
+# A worker that is killed from outside is no fault of the episode it was playing, so such deaths may be many; yet there
+# must be an end to an environment that kills its worker at another step each time.
 KILLS_PER_RETRY = 10
 
 
@@ -60,7 +60,8 @@ class Assignments:
         return self._works[heapq.heappop(self._waiting)]
 
     def finish(self, finished: Finished) -> None:
-        """The first result of a work is kept; another one must be the same. What belongs to an earlier batch is let go."""
+        """The first result of a work is kept; another one must be the same. What belongs to an earlier batch is let
+        go."""
         place = self._place.get(finished.number)
         if place is None:
             return
@@ -122,7 +123,8 @@ def _compare(first: Finished, second: Finished) -> None:
 class Dispatcher:
     """`play` may be called again and again; the workers live until `close`.
 
-    `explain` makes the error of an episode that failed for good; `notice` shows the user a line about what was recovered.
+    `explain` makes the error of an episode that failed for good; `notice` shows the user a line about what was
+    recovered.
     """
 
     def __init__(

@@ -28,7 +28,8 @@ def hire(
     retries: int = 5,
     on_no_workers: str = "wait",
 ) -> Dispatcher:
-    """`sources` are in the order of the tasks. `folder` takes what environments print, and recordings of failed episodes."""
+    """`sources` are in the order of the tasks. `folder` takes what environments print, and recordings of failed
+    episodes."""
 
     def explain(failed: Failed) -> RunError:
         source, limits = sources[failed.episode.task]

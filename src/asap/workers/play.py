@@ -36,8 +36,8 @@ class Environments:
 def play_chunk(environments: Environments, work: Work, watch: Callable[[int, int], None] = nobody_watches) -> Finished:
     """All episodes of a chunk, or those before the first failure.
 
-    `watch` is told each step before it is played: the index of the episode within the chunk, and the step. The reset is step
-    0, and `MAKING` is before it, where the environment has to be made.
+    `watch` is told each step before it is played: the index of the episode within the chunk, and the step. The reset is
+    step 0, and `MAKING` is before it, where the environment has to be made.
     """
     player, played = Player(work.plan), []
     for index, episode in enumerate(work.episodes):

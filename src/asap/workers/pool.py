@@ -1,7 +1,7 @@
 """Workers that are processes of this machine.
 
-Not by `multiprocessing`: it would run the user's unguarded `__main__` once more, or fork a process in which JAX has threads,
-and it pickles.
+Not by `multiprocessing`: it would run the user's unguarded `__main__` once more, or fork a process in which JAX has
+threads, and it pickles.
 """
 
 import os

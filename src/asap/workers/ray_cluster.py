@@ -1,7 +1,7 @@
 """Workers on a Ray cluster: one that is there already, or one of this machine that is started for the occasion.
 
-Ray finds places to run and carries bytes. What it does when workers or nodes are lost is not relied upon: a lost worker is
-one that is dead or silent, as in a pool, and the dispatcher asks for another.
+Ray finds places to run and carries bytes. What it does when workers or nodes are lost is not relied upon: a lost worker
+is one that is dead or silent, as in a pool, and the dispatcher asks for another.
 """
 
 import logging
@@ -50,7 +50,8 @@ def runtime_env() -> dict[str, Any]:
 
 
 class RayWorkers(Workers):
-    """`address` is that of a cluster ("auto", "host:port"), by default what RAY_ADDRESS says; else one is started here."""
+    """`address` is that of a cluster ("auto", "host:port"), by default what RAY_ADDRESS says; else one is started
+    here."""
 
     where = "the logs of Ray"
 

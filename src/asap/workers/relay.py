@@ -1,7 +1,7 @@
 """A worker's process on another machine, behind something that can be called from here.
 
-The process is the same as in a pool, with its keeper: when the relay ends, however that happens, the environment and all it
-has started end too. The relay itself runs no foreign code, so it always answers.
+The process is the same as in a pool, with its keeper: when the relay ends, however that happens, the environment and
+all it has started end too. The relay itself runs no foreign code, so it always answers.
 """
 
 import os

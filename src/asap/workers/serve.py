@@ -14,7 +14,8 @@ from asap.workers.work import Work
 
 
 def serve(connection: socket.socket, board: Board) -> None:
-    """Plays what comes until it is told goodbye. Errors of our own end the worker, with their traceback in its output."""
+    """Plays what comes until it is told goodbye. Errors of our own end the worker, with their traceback in its
+    output."""
     hello = receive(connection)
     assert isinstance(hello, Hello), hello
     environments = Environments(hello.sources)

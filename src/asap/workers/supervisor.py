@@ -1,8 +1,8 @@
 """A worker is two processes: the one that plays, and its keeper, which runs nobody's code but ours and so cannot hang.
 
-Both are in a process group of their own, together with whatever an environment starts. The keeper's stdin is the lifeline:
-it ends when the driver ends, however that happens, and then the keeper kills the group, simulators included. When the
-player ends first, the keeper ends the way a shell would: with its exit code, or 128 and the signal.
+Both are in a process group of their own, together with whatever an environment starts. The keeper's stdin is the
+lifeline: it ends when the driver ends, however that happens, and then the keeper kills the group, simulators included.
+When the player ends first, the keeper ends the way a shell would: with its exit code, or 128 and the signal.
 """
 
 import ctypes

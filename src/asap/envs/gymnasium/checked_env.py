@@ -36,8 +36,8 @@ def time_limit(env: Any, rules: EnvLimits) -> int:
 class CheckedEnv:
     """One environment, played episode by episode.
 
-    Raises `EnvError` for what the environment does wrong; it can be reset after that. What the environment does that is odd
-    but not wrong is noted, each kind of thing once.
+    Raises `EnvError` for what the environment does wrong; it can be reset after that. What the environment does that is
+    odd but not wrong is noted, each kind of thing once.
     """
 
     def __init__(self, source: EnvSource, rules: EnvLimits):

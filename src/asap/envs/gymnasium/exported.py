@@ -62,7 +62,8 @@ class TaskEnv(gymnasium.Env):
     """A named task for Gymnasium; the time limit is the registration's, so `truncated` is never set here.
 
     An episode is a function of one number drawn from `np_random` by `reset`. The option "start" of `reset`, for rooms,
-    places the agent: `env.reset(options={"start": (0.2, 0.5)})`. Infos have "success", and in soccer "status", in words.
+    places the agent: `env.reset(options={"start": (0.2, 0.5)})`. Infos have "success", and in soccer "status", in
+    words.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}

@@ -1,4 +1,5 @@
-"""Keeping what a foreign environment does to this process within the environment: its prints, its handlers, its moves."""
+"""Keeping what a foreign environment does to this process within the environment: its prints, its handlers, its
+moves."""
 
 import io
 import os

@@ -46,7 +46,8 @@ def _vector(space: spaces.Box | spaces.MultiBinary, notice: Notice) -> Reading:
     return read
 
 
-# One number that is nan or large if any of the vector is. For a few numbers a look at each by NumPy is ten times as dear.
+# One number that is nan or large if any of the vector is. For a few numbers a look at each by NumPy is ten times as
+# dear.
 def _size_of_few(flat: Float[np.ndarray, "O"]) -> float:
     return math.hypot(*flat.tolist())
 

@@ -72,7 +72,8 @@ class HostedTask:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Where its defaults differ from those for tasks that we know: as many skills as actions, if there are not too many.
+        """Where its defaults differ from those for tasks that we know: as many skills as actions, if there are not too
+        many.
 
         Skills of a single action need a plane wherever the action changes: with many observations too few are found.
         """

@@ -39,8 +39,8 @@ NORMALISED_HALF_LENGTH, NORMALISED_HALF_WIDTH = 31.5, 37.4
 class Rewards(NamedTuple):
     """Signs from the paper, sizes ours. A kick pays when it is given, an end when it comes.
 
-    A loss must cost so little that playing on is worth more than keeping the ball for ever, also where few games are won:
-    on R3 one in four is. The same holds for what a dribble pays.
+    A loss must cost so little that playing on is worth more than keeping the ball for ever, also where few games are
+    won: on R3 one in four is. The same holds for what a dribble pays.
     """
 
     goal: float = 1.0

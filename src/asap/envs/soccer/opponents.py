@@ -107,7 +107,8 @@ def _positioned(me: Body, ball: Ball, striker: Meeting, speed: Scalar) -> Comman
 
 
 def defender(me: Body, ball: Ball, striker: Meeting, striker_has_ball: Bool[Array, ""], side: float) -> Command:
-    """Tackle, carry the ball away, go for it, or stand at home between it and the goal. `side` is -1 or 1: the centre back."""
+    """Tackle, carry the ball away, go for it, or stand at home between it and the goal. `side` is -1 or 1: the centre
+    back."""
     ours = meet(Runner.of(me), ball, c.KICKABLE - 0.3)
     mine = ours.cycles + CAUTION
     intercepts = (mine <= 3) | (mine < striker.cycles + PATIENCE)
@@ -121,6 +122,7 @@ def defender(me: Body, ball: Ball, striker: Meeting, striker_has_ball: Bool[Arra
 
 
 def defender_home(ball: Ball, side: float) -> Vector:
-    """Goal-side of the ball: 9 m far out, beside it near the goal, shifted towards the ball's side (fitted to recordings)."""
+    """Goal-side of the ball: 9 m far out, beside it near the goal, shifted towards the ball's side (fitted to
+    recordings)."""
     far, near = 10.4 + 0.8 * ball.position.x, 21.7 + 0.5 * ball.position.x
     return Vector(jnp.minimum(far, near), 0.38 * ball.position.y + 2.9 * side)

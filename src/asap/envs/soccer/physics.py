@@ -100,8 +100,8 @@ def step(world: World, commands: tuple[Command, ...], noise: Noise) -> World:
 
 
 def _one_by_one(function: Callable, *of_players: tuple) -> Any:
-    """`function` for each player, as a loop: a program for one player, whose inputs and results are stored between. Written
-    out for all, the compiler would compute them anew for whatever depends on them, many times over."""
+    """`function` for each player, as a loop: a program for one player, whose inputs and results are stored between.
+    Written out for all, the compiler would compute them anew for whatever depends on them, many times over."""
     stacked = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for each in of_players]
     _, results = jax.lax.scan(lambda _, player: (None, function(*player)), None, tuple(stacked))
     each = [jax.tree.map(lambda leaf: leaf[i], results) for i in range(len(of_players[0]))]
@@ -225,8 +225,8 @@ def can_catch(player: Body, ball: Ball, heading: Vector) -> Bool[Array, ""]:
 
 
 def _caught(world: World, acts: tuple[_Act, ...]) -> World:
-    """A catcher is put against the ball, facing it, and at rest. Nothing holds the ball: what rounding leaves as an overlap
-    is a collision, otherwise the ball rolls on."""
+    """A catcher is put against the ball, facing it, and at rest. Nothing holds the ball: what rounding leaves as an
+    overlap is a collision, otherwise the ball rolls on."""
     ball = world.ball
     any_caught, players = False, []
     for player, act in zip(world.players, acts):

@@ -1,7 +1,8 @@
 """Recorded games of the real server, without noise, replayed by our physics: how far apart do they get?
 
-A sequence has one row per cycle with the command that led to it; a table has one row per one-cycle experiment. The server
-computes in double precision, and whether a caught ball touches its catcher hangs on the last bit: so does the replay.
+A sequence has one row per cycle with the command that led to it; a table has one row per one-cycle experiment. The
+server computes in double precision, and whether a caught ball touches its catcher hangs on the last bit: so does the
+replay.
 """
 
 import csv
@@ -92,7 +93,8 @@ def _world(row: dict[str, float]) -> World:
 
 
 def _command(text: str) -> Command:
-    """As the server reads it: `(dash POWER [DIR])`, `(turn M)`, `(kick POWER DIR)`, `(tackle A)`, `(catch D)`, in degrees."""
+    """As the server reads it: `(dash POWER [DIR])`, `(turn M)`, `(kick POWER DIR)`, `(tackle A)`, `(catch D)`, in
+    degrees."""
     words = re.findall(r"[^\s()]+", text or "")
     kind = KINDS[words[0]] if words else physics.NONE
     numbers = [float(word) for word in words[1:]]
@@ -131,7 +133,7 @@ def _compare(world: World, recorded: dict[str, float]) -> Errors:
     )
 
 
-# ---- Tables of one-cycle experiments, each with a set-up of its own ---------------------------------------------------
+# ---- Tables of one-cycle experiments, each with a set-up of its own -------------------------------------------------
 
 
 def _dash_row(row: dict[str, str]) -> _Row:

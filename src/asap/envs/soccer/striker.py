@@ -1,7 +1,7 @@
 """The striker's three actions: Move to the ball, Dribble towards the goal, Shoot. Each call is one cycle.
 
-Dribble and Shoot are composites: without the ball they move to it. The rules are those of HFO's high-level actions, with
-one clean rule of our own: where no course for a shot exists, the ball is kicked straight at the goal's centre.
+Dribble and Shoot are composites: without the ball they move to it. The rules are those of HFO's high-level actions,
+with one clean rule of our own: where no course for a shot exists, the ball is kicked straight at the goal's centre.
 """
 
 import math
@@ -98,8 +98,8 @@ _TURNS = 2 * math.pi / DIRECTIONS * np.arange(-DIRECTIONS // 2, DIRECTIONS // 2,
 def dribble(me: Body, ball: Ball, opponents: tuple[Opponent, ...], otherwise: Command) -> Command:
     """The best of 16 directions, each with four, three or two dashes after the kick.
 
-    Only the scores go through the search, and the best course is planned once more: each further result of the loop would
-    make the compiler compute the whole course again.
+    Only the scores go through the search, and the best course is planned once more: each further result of the loop
+    would make the compiler compute the whole course again.
     """
     touch = Touch.of(me, ball)
     heading, speed = towards(me.body), me.velocity.length

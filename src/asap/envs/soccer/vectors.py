@@ -1,4 +1,5 @@
-"""Vectors in the plane whose two numbers stay apart, so that a batch of them is two flat arrays (see asap.base.arrays)."""
+"""Vectors in the plane whose two numbers stay apart, so that a batch of them is two flat arrays (see
+asap.base.arrays)."""
 
 import math
 from typing import NamedTuple

@@ -39,7 +39,8 @@ class Game(NamedTuple):
 
     @property
     def passes_defender(self) -> int | None:
-        """The first cycle with the ball nearer to the goal line than the first defender, having been behind; None if never."""
+        """The first cycle with the ball nearer to the goal line than the first defender, having been behind; None if
+        never."""
         if len(self.players) < 3:
             return None
         ahead = self.ball[:, 0] > self.players[2, :, 0]

@@ -76,7 +76,8 @@ def _some(observations: Float[np.ndarray, "N O"], size: int) -> Float[np.ndarray
 
 
 def deciding_inputs(visited: Regions) -> tuple[int, int]:
-    """The two inputs from which one can tell best on which side of the planes a state lies; without planes the first two.
+    """The two inputs from which one can tell best on which side of the planes a state lies; without planes the first
+    two.
 
     Not those with the largest coefficients: inputs that go together may cancel each other.
     """

@@ -1,4 +1,5 @@
-"""One colour per skill, the same in every picture and legend, and others for methods; colour-blind readers tell them apart."""
+"""One colour per skill, the same in every picture and legend, and others for methods; colour-blind readers tell them
+apart."""
 
 import matplotlib.colors
 import matplotlib.patheffects

@@ -34,10 +34,11 @@ def policy_map(
     usage: ArrayLike | None = None,
     title: str | None = None,
 ) -> Figure:
-    """The map of any task: of its place where there is a background for it, otherwise over the states that were visited.
+    """The map of any task: of its place where there is a background for it, otherwise over the states that were
+    visited.
 
-    `observations` are those states, in any order; a map of a place needs none. `usage` is the share of the steps of each
-    skill.
+    `observations` are those states, in any order; a map of a place needs none. `usage` is the share of the steps of
+    each skill.
     """
     if task.spec.place in BACKGROUNDS:
         return partition_map(policy, task, usage, title)
@@ -97,7 +98,8 @@ def draw_partition(
     thickness: float = 1.0,
     words: bool = True,
 ) -> None:
-    """The map on given axes; `regions` as from `pixel_regions`. Small maps take thinner lines and only the skills' words."""
+    """The map on given axes; `regions` as from `pixel_regions`. Small maps take thinner lines and only the skills'
+    words."""
     ground = ground_of(task)
     draw_colours(axes, ground, regions)
     ground.draw(axes, task.task)

@@ -1,7 +1,7 @@
 """Maps of the half pitch: which skill a striker uses for which place of the ball.
 
-A place of the ball is no whole state. The others stand, by choice, as in the middle of an attack: the striker 0.5 m behind
-the ball with the ball at its feet and at rest, the goalkeeper and the defenders where their own rules send them.
+A place of the ball is no whole state. The others stand, by choice, as in the middle of an attack: the striker 0.5 m
+behind the ball with the ball at its feet and at rest, the goalkeeper and the defenders where their own rules send them.
 """
 
 import jax.numpy as jnp

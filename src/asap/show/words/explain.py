@@ -1,7 +1,7 @@
 """A policy in words and numbers: what cuts the states where, what each skill does, how often and how long.
 
-There are two grammars. Planes are named and skills told by their sides where the states have a unit or a place, or where
-several tasks differ by their descriptors; everywhere else there are rules that can be followed by hand.
+There are two grammars. Planes are named and skills told by their sides where the states have a unit or a place, or
+where several tasks differ by their descriptors; everywhere else there are rules that can be followed by hand.
 """
 
 import math

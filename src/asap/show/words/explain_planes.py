@@ -1,4 +1,5 @@
-"""A policy as planes and skills: which inequality cuts where in each task, what each skill does, how often and how long."""
+"""A policy as planes and skills: which inequality cuts where in each task, what each skill does, how often and how
+long."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -55,7 +55,8 @@ def _in_a_sum(name: str) -> str:
 
 
 def _plane(book: Rulebook, names: tuple[str, ...], k: int) -> PlaneRule:
-    """Written so that the first term is positive: which side it is for is easily said, two minus signs easily missed."""
+    """Written so that the first term is positive: which side it is for is easily said, two minus signs easily
+    missed."""
     value = _sum(book.planes[k], book.psi_sizes, _terms(book.psi, names))
     above = int(next(iter(value.terms.values()), 1.0) > 0)
     if not above:
@@ -142,7 +143,8 @@ def _of_a_skill(term: str) -> str:
 
 
 def _units(book: Rulebook, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
-    """The network's units; of deeper ones, the products of the weights on the way, as far as the units are not saturated."""
+    """The network's units; of deeper ones, the products of the weights on the way, as far as the units are not
+    saturated."""
     units: dict[str, dict[str, float]] = {}
     for features, named in ((book.psi, str), (book.phi, _of_a_skill)):
         if isinstance(features.basis, Network):

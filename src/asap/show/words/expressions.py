@@ -94,7 +94,8 @@ def monomials(basis: Polynomial, num_inputs: int) -> list[tuple[int, ...]]:
 def multiplied_out(
     basis: Polynomial, weights: np.ndarray, shift: np.ndarray, scale: np.ndarray
 ) -> dict[tuple[int, ...], float]:
-    """Each product of scaled inputs s_j (x_j - c_j) multiplied out into products of the x_j, with their coefficients."""
+    """Each product of scaled inputs s_j (x_j - c_j) multiplied out into products of the x_j, with their
+    coefficients."""
     coefficients: defaultdict[tuple[int, ...], float] = defaultdict(float)
     for factors, weight in zip(monomials(basis, len(shift)), weights):
         for kept in itertools.product((True, False), repeat=len(factors)):

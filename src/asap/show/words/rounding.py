@@ -185,7 +185,8 @@ def _plain(features: Features, digits: int) -> Features:
 
 
 def _centres(features: Features) -> Float[np.ndarray, "n"]:
-    """For products: of what is far from 0, a round number in the midst. Multiplied out, two digits of it would be of no use."""
+    """For products: of what is far from 0, a round number in the midst. Multiplied out, two digits of it would be of no
+    use."""
     shift, deviations = np.asarray(features.shift, float), 1 / np.asarray(features.scale, float)
     round_numbers = [_like(size, centre, 0) for size, centre in zip(deviations, shift)]
     return np.float32(np.where(np.abs(shift) > FAR * deviations, round_numbers, 0.0))

@@ -115,7 +115,8 @@ MOST_CONTROLS = 3
 
 
 def skill_in_words(policy: ASAPPolicy, task: Task, regions: Regions, skill: int) -> str:
-    """`skill 0: push left 97 %`, `skill 0: torque -1.2 to 0.4`: what it does at the states of `regions` that it rules."""
+    """`skill 0: push left 97 %`, `skill 0: torque -1.2 to 0.4`: what it does at the states of `regions` that it
+    rules."""
     if isinstance(policy.skills, GaussianSkills):
         return f"skill {skill}: {', '.join(_controls(policy, task, regions, skill))}"
     actions = mean_actions(policy, regions, skill, task.descriptor)
