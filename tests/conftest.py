@@ -25,7 +25,7 @@ import jaxtyping  # noqa: E402
 
 # Where arrays have shapes. Not envs.gymnasium: it takes what strangers give it, and has its own errors for that.
 CHECKED = ("base.keys", "base.arrays", "envs.core", "envs.rooms", "policy", "learn", "envs.controllers")
-CHECKED += tuple(f"experience.{name}" for name in ("rollout", "scores", "compiled", "weights"))
+CHECKED += tuple(f"experience.{name}" for name in ("rollout", "summed_scores", "compiled"))
 # What is drawn on the host enters compiled code as a NumPy array, and is an array in the annotations' sense.
 jaxtyping.Array = jax.Array | np.ndarray | np.generic
 jaxtyping.install_import_hook([f"asap.{name}" for name in CHECKED], "beartype.beartype")

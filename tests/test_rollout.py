@@ -17,7 +17,7 @@ from asap.base.types import Transition
 from asap.experience.compiled import Counted, count_episodes
 from asap.experience.rollout import Likeliest, fresh_episodes, play_window, start_lanes
 from asap.experience.rollout import play as play_lanes
-from asap.experience.scores import play_scored
+from asap.experience.summed_scores import play_scored
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.score import MARGINAL, SAMPLED, Parameters, score, weighted_score
 

@@ -26,7 +26,7 @@ from asap.experience.rollout import (
     play_window,
     start_lanes,
 )
-from asap.experience.scores import play_scored
+from asap.experience.summed_scores import play_scored
 from asap.policy.policy import ASAPPolicy
 
 # Ids folded into a seed's key: one stream per purpose. 0 and 1 are drawn on the host, with 3 updates play.

@@ -28,8 +28,8 @@ from asap.show.figures.palette import (
     shown_skills,
     skill_colour,
 )
+from asap.show.words.plane_sentences import skill_in_words
 from asap.show.words.rule_sentences import CELL, letter
-from asap.show.words.sentences import skill_in_words
 
 WIDTH = 8.0  # Inches.
 MOST_DOTS = 3000

@@ -17,10 +17,10 @@ from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import one_per_skill, require_one_seed
 from asap.show.words.explain_planes import planes_reading
 from asap.show.words.explain_rules import rules_reading
+from asap.show.words.plane_sentences import in_words
 from asap.show.words.readings import Losses, MeanReturn, PolicyReading, RulesReading
 from asap.show.words.rounding import rounded
 from asap.show.words.rule_sentences import rules_in_words
-from asap.show.words.sentences import in_words
 
 
 @dataclass(frozen=True)

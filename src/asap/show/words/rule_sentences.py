@@ -4,8 +4,8 @@ import itertools
 import re
 
 from asap.base.numbers import actions_in_words, exact, listed, number, percent, sum_in_full
+from asap.show.words.plane_sentences import choice, habits, idle, sizes
 from asap.show.words.readings import ControlRule, Losses, MeanReturn, PlaneRule, RulesReading, SkillRule, Sum
-from asap.show.words.sentences import choice, habits, idle, sizes
 
 MOST_TERMS, NUM_SHOWN = 8, 6  # Of a longer sum only the first so many terms are written.
 MOST_STATES = 24
