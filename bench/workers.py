@@ -19,6 +19,7 @@ import json
 import os
 import random
 import signal
+import socket
 import statistics
 import sys
 import threading
@@ -51,6 +52,17 @@ SMALL_NODE = {
 }
 
 
+def enter_own_network() -> None:
+    """Ray listens on all interfaces: it is run in a network namespace that has none but the loopback."""
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from ray_network import loopback_up
+
+    if {name for _, name in socket.if_nameindex()} == {"lo"}:
+        return loopback_up()
+    alone = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
+    os.execvp(alone[0], [*alone, sys.executable, *sys.argv])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
@@ -59,6 +71,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the moments of the faults")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    if arguments.nodes:
+        enter_own_network()
     rng = random.Random(arguments.seed)
     report = {"start": start_times(), "chunks": chunk_times()}
     print(f"without faults: {report['start']}, {report['chunks']}", file=sys.stderr)
