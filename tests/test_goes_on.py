@@ -3,11 +3,13 @@
 import json
 import tempfile
 
+import jax
 import numpy as np
 import pytest
 
 from asap import ASAP
 from asap.base.errors import UserError
+from asap.learn.loop import Loop
 
 SMALL = ("learn.critic_features=8", "run.eval_episodes=2", "run.final_episodes=4")
 HOSTED = (*SMALL, "run.candidates=16", "learn.batch_steps=128")
@@ -99,6 +101,20 @@ def test_learning_leaves_nothing_on_disk(new, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model.learn(**amount)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_going_on_compiles_the_updates_once(monkeypatch):
+    """The first chunk waits for the program that compiles, also where there is no start to record meanwhile."""
+    advance, programs = Loop._advance_together, []
+
+    def noted(loop, states, fed):
+        programs.append(type(loop._advance))
+        return advance(loop, states, fed)
+
+    model = ASAP("two-rooms", settings=COMPILED).learn(episodes=10)
+    monkeypatch.setattr(Loop, "_advance_together", noted)
+    model.learn(episodes=10)
+    assert set(programs) == {jax.stages.Compiled}
 
 
 def test_seeds_of_a_run_are_chosen_from(tmp_path):

@@ -50,7 +50,7 @@ class Loop:
 
     def record_start(self, states: TrainState) -> None:
         """The policy before its first update, as entry 0 of the curve; the update compiles meanwhile."""
-        self._compile(states)
+        self._begin_compiling(states)
         evaluation = self.experience.look(states.policy, 0)
         episodes, active = np.asarray(states.totals.episodes).sum(-1), np.ones(self.config.run.seeds, bool)
         self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=np.asarray(states.env_steps))
@@ -62,7 +62,7 @@ class Loop:
         active = self._any_active(states)
         goes_on = True
         while active and goes_on and not stop.requested:
-            self._compile(states)
+            self._wait_for_program(states)
             began, compiling = time.monotonic(), self.compile_seconds
             states, metrics = self._advance_chunk(states)
             evaluation = self.experience.look(states.policy, int(np.asarray(states.iteration).max()))
@@ -126,20 +126,19 @@ class Loop:
     def _updated(self, key: Key, budget: Budget, state: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
         return update(self.config, self.experience, budget, key, state, fed)
 
-    def _compile(self, states: TrainState) -> None:
-        """Once: begins to compile the updates while the caller does something else, or waits until that is done.
-
-        Tracing holds the interpreter and compiling does not.
-        """
-        if not self.experience.together:
-            return
-        if self._ready is None:
+    def _begin_compiling(self, states: TrainState) -> None:
+        """Once, while the caller does something else: tracing holds the interpreter, and compiling does not."""
+        if self.experience.together and self._ready is None:
             self._began = time.monotonic()
             lowered = self._advance.trace(self.keys, self.budget, states, self._feed(states)).lower()
             pool = ThreadPoolExecutor(1)
             self._ready = pool.submit(lowered.compile)
             pool.shutdown(wait=False)
-        elif not self.compile_seconds:
+
+    def _wait_for_program(self, states: TrainState) -> None:
+        """A run that is gone on with begins here: it must not compile a second time in its first chunk."""
+        self._begin_compiling(states)
+        if self._ready is not None and not self.compile_seconds:
             self._advance = self._ready.result()
             self.compile_seconds = time.monotonic() - self._began
 
