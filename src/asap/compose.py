@@ -1,20 +1,24 @@
 """From names and options to one config and its tasks: preset, file and options in layers, checked together, once."""
 
 import dataclasses
+import json
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from asap.base.errors import UserError
+from asap.base.files import parsed
 from asap.base.spec import Task, TaskSet
-from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, RunConfig, complete
-from asap.config.settings import override, validate
+from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, OfflineConfig, RunConfig, complete
+from asap.config.settings import override, shown, toml_value, validate
 from asap.config.toml import read_toml
 from asap.envs import catalog
-from asap.envs.resolve import live_task, parse_tasks, recorded_task, resolve, task_set
+from asap.envs.gymnasium.make import harmless, is_registered
+from asap.envs.recorded import SaidEnv, is_own_file, tasks_in_file, told_tasks
+from asap.envs.resolve import is_ours, live_task, options_of, parse_tasks, resolve, task_set
 from asap.policy.build import build_psi, require_memory
-from asap.runs.directory import Run
+from asap.runs.directory import Run, print_note
 
 
 def compose(
@@ -42,6 +46,10 @@ def compose(
     said = layered(())  # Tells whose settings they are to be laid on.
     named, weights = parse_tasks(tasks)
     names = named or said.run.tasks
+    if file is not None:
+        in_call = override(override(Config(), told), overrides)
+        told += _without_names(file, said, in_call, names, bool(named))
+        said = layered(())
     if said.offline.data is not None:
         config, names = _from_data(layered, said, names)
         weights = (1.0,)
@@ -54,11 +62,34 @@ def compose(
             )
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
-    return _for_tasks(config, names, weights, task)
+    return _for_tasks(config, names, weights, None if task is None else (task,))
+
+
+def _without_names(file: str, said: Config, in_call: Config, names: tuple[str, ...], are_named: bool) -> list[str]:
+    """A settings file may say how to learn; what it names is imported, called or opened only if this call says so too.
+
+    What is to be said in place of its options, of which only harmless ones are used.
+    """
+    if not are_named and not in_call.run.tasks:
+        for name in names:
+            if not is_ours(name) and not is_registered(name):
+                cure = f"if you trust it, say so: asap train {ascii(name)[1:-1][:80]} --config FILE"
+                raise UserError("run.tasks", "is not imported: only a file names it", ascii(name)[:80], cure)
+    refuse_unsaid(_named_only_in_file(said, in_call), file)
+    options = options_of(said.env)
+    if not options or in_call.env.options is not None:
+        return []
+    used = harmless(options) if names and is_registered(names[0]) else {}
+    if used == options:
+        return []
+    print_note(
+        f"env.options: only {file} names them, and they are not used: {shown(options)}; say them by --env-options"
+    )
+    return [f"env.options={toml_value(json.dumps(used))}"]
 
 
 def _for_tasks(
-    config: Config, names: tuple[str, ...], weights: tuple[float, ...], task: Task | None
+    config: Config, names: tuple[str, ...], weights: tuple[float, ...], tasks: tuple[Task, ...] | None
 ) -> tuple[Config, TaskSet]:
     if not names:
         raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.NAMES)}")
@@ -67,7 +98,7 @@ def _for_tasks(
         raise UserError("run.weights", what, list(weights), "leave them out for equal weights")
     config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=names, weights=weights))
     refuse_double_precision(config.run)
-    return _checked(validate(config), task)
+    return _checked(validate(config), tasks)
 
 
 def _from_data(layered: Any, said: Config, names: tuple[str, ...]) -> tuple[Config, tuple[str, ...]]:
@@ -80,18 +111,65 @@ def _from_data(layered: Any, said: Config, names: tuple[str, ...]) -> tuple[Conf
     return settle(layered(task.settings), task), (name,)
 
 
-def _checked(config: Config, task: Task | None) -> tuple[Config, TaskSet]:
-    chosen = tasks_of(config) if task is None else (task,)
+def _checked(config: Config, tasks: tuple[Task, ...] | None) -> tuple[Config, TaskSet]:
+    chosen = tasks_of(config) if tasks is None else tasks
     if config.run.steps is None and config.run.episodes is None:
         config = override(config, chosen[0].budget)
     config = complete(config)
     return config, checked_tasks(config, chosen)
 
 
-def read_run(run: Run) -> tuple[Config, TaskSet]:
-    """What a run was made with."""
+class FromFile(NamedTuple):
+    """What a run or a saved model was made with."""
+
+    config: Config
+    tasks: TaskSet
+    is_own: bool  # The user made it: all that it names may be imported, called and opened.
+
+
+def read_run(run: Run, said: SaidEnv = SaidEnv()) -> FromFile:
+    """What a run was made with; an environment that is named in this call takes the place of the recorded one."""
     config = complete(validate(read_toml(Config, run.path / "config.toml")))
-    return config, checked_tasks(config, tasks_of(config))
+    config, tasks, is_own = tasks_in_file(run.path, config, _told_by(run), said, print_note)
+    return FromFile(config, checked_tasks(config, tasks), is_own)
+
+
+def _told_by(run: Run) -> dict[str, Any]:
+    text = run.tasks_text()
+    return {} if text is None else parsed(text.encode()) or {}
+
+
+def tasks_text(config: Config, tasks: TaskSet) -> str:
+    """What a run directory keeps of its tasks."""
+    return json.dumps(told_tasks(config, tasks), indent=1) + "\n"
+
+
+def _named_only_in_file(said: Config, in_call: Config) -> Config:
+    """Data and source that the user has not named in this call."""
+    data = said.offline.data if in_call.offline.data is None else None
+    source = said.run.source if in_call.run.source is None else None
+    return Config(run=RunConfig(source=source), offline=OfflineConfig(data=data))
+
+
+def without_source(config: Config) -> Config:
+    """For a run that has begun: it needs the one that it started from no more."""
+    return dataclasses.replace(config, run=dataclasses.replace(config.run, source=None))
+
+
+def with_data(config: Config, data: str | None) -> Config:
+    """To learn from another file, with the same content: a run keeps its fingerprint."""
+    return dataclasses.replace(config, offline=dataclasses.replace(config.offline, data=data))
+
+
+def refuse_unsaid(config: Config, path: str | os.PathLike) -> None:
+    """Data and runs that only a stranger's file names are not opened."""
+    for field, value, cure in (
+        ("offline.data", config.offline.data, "if you trust it, say so: --offline FILE"),
+        ("run.source", config.run.source, "if you trust it, begin anew: asap transfer RUN TASK"),
+    ):
+        if value is not None:
+            what = f"is not opened: only {ascii(os.fspath(path))} names it, and nothing shows that you made that file"
+            raise UserError(field, what, ascii(value)[:120], cure)
 
 
 def tasks_of(config: Config) -> tuple[Task, ...]:
@@ -109,22 +187,18 @@ def given_task(env: Any, settings: list[str]) -> tuple[list[str], Task | None]:
     return [env if task is None else task.name], task
 
 
-def saved_settings(text: str, record: dict[str, Any] | None, env: Any) -> tuple[Config, TaskSet]:
-    """Those in the file of a saved model; the record is that of a task that no name alone can lead to.
+def saved_settings(text: str, told: dict[str, Any], said: SaidEnv, path: str | os.PathLike) -> FromFile:
+    """Those in the file of a saved model, with what it tells about its tasks.
 
     The file says all: a setting that is not there was none, whatever the task's own would be.
     """
-    if record is None and env is not None:
-        raise UserError("env", "the model was made for tasks of our own", repr(env)[:80], "leave it out")
-    task = None if record is None else recorded_task(record, env)
     config = override(Config(), _overrides(text))
-    names = config.run.tasks if task is None else (task.name,)
-    return _for_tasks(config, names, config.run.weights, task)
+    config, tasks, is_own = tasks_in_file(path, config, told, said, print_note)
+    return FromFile(*_for_tasks(config, config.run.tasks, config.run.weights, tasks), is_own)
 
 
 def _overrides(text: str) -> list[str]:
     """The settings in a TOML text, one by one, as `override` takes and checks them."""
-    import json
     import tomllib
 
     try:
@@ -215,6 +289,8 @@ def transfer_settings(
     if run.latest() is None:
         raise UserError("run", "has learned nothing yet", source, "let `asap train` save a checkpoint first")
     config = complete(validate(read_toml(Config, run.path / "config.toml")))
+    if not is_own_file(_told_by(run), config):
+        config = _for_other_tasks(config, override(Config(), overrides), run.path)
     names, weights = parse_tasks(tasks)
     search_episodes = SEARCH_EPISODES if search else 0
     told = {"tasks": names, "weights": weights, "source": os.fspath(run.path), "search_episodes": search_episodes}
@@ -223,3 +299,11 @@ def transfer_settings(
     config = override(config, [f"{key}={value}" for key, value in options.items() if value is not None])
     config = override(config, [*overrides, *([FROZEN[freeze]] if freeze else [])])
     return config, checked_tasks(config, tasks_of(config))
+
+
+def _for_other_tasks(config: Config, in_call: Config, path: os.PathLike) -> Config:
+    """Of a stranger's run, its settings without what they name."""
+    refuse_unsaid(_named_only_in_file(without_source(config), in_call), path)
+    if config.env.options is not None:
+        print_note(f"env.options: not used, because {path} may be a stranger's: {shown(config.env.options)}")
+    return dataclasses.replace(config, env=dataclasses.replace(config.env, options=None))

@@ -22,6 +22,17 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Env = Annotated[
+    str | None,
+    typer.Option(
+        "--env",
+        metavar="ENV",
+        help="The environment to play in place of the recorded one: a Gymnasium id or module:function. Needed where the file is a stranger's, whose modules are not imported.",
+    ),
+]
+EnvOptions = Annotated[
+    str | None, typer.Option("--env-options", metavar="JSON", help="Keyword arguments of that environment.")
+]
 
 
 def _show_version(asked: bool) -> None:

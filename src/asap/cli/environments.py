@@ -1,6 +1,7 @@
 """Commands that look at environments before anything is learned: `asap check` and `asap tasks`."""
 
 import dataclasses
+import json
 import math
 import shlex
 import time
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, Json, app, number, references_in_words, tell
+from asap.cli.app import Debug, EnvOptions, Json, app, number, references_in_words, tell
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +33,7 @@ def check(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`."),
     ] = None,
+    env_options: EnvOptions = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -40,7 +42,8 @@ def check(
     from asap.config.settings import override
     from asap.envs.resolve import limits_of, options_of
 
-    settings = override(Config(), set_ or []).env
+    said = [] if env_options is None else [f"env.options={json.dumps(env_options)}"]
+    settings = override(Config(), [*(set_ or []), *said]).env
     check_env(env, options_of(settings), episodes, seed, replay, json_, limits_of(settings))
 
 
@@ -73,7 +76,7 @@ def check_env(
     from asap.envs.gymnasium.make import EnvLimits, EnvSource
 
     if replay is not None:
-        return _replay(name, replay, as_json)
+        return _replay(EnvSource(name, options), replay, as_json)
     if episodes < 1:
         raise UserError("--episodes", "must be at least 1", episodes, "the default is 10")
     report = _checked(EnvSource(name, options), rules or EnvLimits(), episodes, seed)
@@ -154,18 +157,25 @@ def _episode(env: "CheckedEnv", seed: int) -> tuple[list["np.ndarray"], list[flo
     return observations, rewards
 
 
-def _replay(name: str, path: str, as_json: bool) -> None:
-    """Plays a recorded episode again. Raises what it then does wrong; prints that it did nothing wrong otherwise."""
+def _replay(said: "EnvSource", path: str, as_json: bool) -> None:
+    """Plays a recorded episode again. Raises what it then does wrong; prints that it did nothing wrong otherwise.
+
+    The user names the environment. Options that the user does not give are those of the file, if the user made it.
+    """
     from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
     from asap.envs.gymnasium.errors import explained
-    from asap.envs.gymnasium.make import EnvLimits, EnvSource
+    from asap.envs.gymnasium.make import EnvLimits
+    from asap.runs.directory import print_note
     from asap.workers.failures import Recording
 
-    recording = Recording.load(path)
+    name, recording = said.name, Recording.load(path)
     if name != recording.env:
         cure = f"run: {shlex.join(['asap', 'check', recording.env, '--replay', path])}"
-        raise UserError("--replay", f"was recorded in '{recording.env}'", f"'{name}'", cure)
-    env = CheckedEnv(EnvSource(recording.env, recording.options), EnvLimits(**recording.rules))
+        raise UserError("--replay", f"was recorded in {ascii(recording.env)[:80]}", f"'{name}'", cure)
+    options = said.options or recording.usable_options()
+    if options != recording.options:
+        print_note(f"env.options: those in {path} are not all used: {recording.options}; give them by --env-options")
+    env = CheckedEnv(said._replace(options=options), EnvLimits(**recording.rules))
     try:
         steps = _play_again(env, recording.seed, _actions(env, recording, path))
     except EnvError as trouble:

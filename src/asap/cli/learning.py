@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, Json, app, number, references_in_words, tell
+from asap.cli.app import Debug, Env, EnvOptions, Json, app, number, references_in_words, tell
 
 if TYPE_CHECKING:
     from asap.base.spec import TaskSet
@@ -91,6 +91,8 @@ def train(
     on_no_workers: Annotated[str | None, typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped.")] = None,
+    env: Env = None,
+    env_options: EnvOptions = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -101,12 +103,14 @@ def train(
     from asap.compose import compose, feature_settings
 
     if resume is not None:
-        if tasks or config or set_ or preset or offline:
+        if tasks or config or set_ or preset:
             raise UserError(
                 "--resume", "takes its settings from the run", resume, "leave out the task and the settings"
             )
-        run, settings, found = _resumed_run(resume, episodes, steps)
+        run, settings, found = _resumed_run(resume, episodes, steps, offline, env, env_options)
     else:
+        if env is not None:
+            raise UserError("--env", "is for --resume", env, "name the environment in place of TASK")
         options = {
             "run.seed": seed,
             "run.seeds": seeds,
@@ -119,6 +123,7 @@ def train(
             "learn.gradient": gradient,
             "offline.data": None if offline is None else json.dumps(offline),
             "offline.drop_bad_rows": "true" if drop_bad_rows else None,
+            "env.options": None if env_options is None else json.dumps(env_options),
             "env.max_steps": max_steps,
             "env.step_timeout": step_timeout,
             "env.reward_scale": reward_scale,
@@ -128,7 +133,7 @@ def train(
             "env.on_no_workers": on_no_workers,
         }
         settings, found = compose(tasks or [], options, preset, config, set_ or [])
-        run = create_run(settings, out, "+".join(settings.run.tasks).replace("/", "-"))
+        run = create_run(settings, found, out, "+".join(settings.run.tasks).replace("/", "-"))
     result, stop = _train_to_end(run, settings, found, workers, tensorboard, wandb)
     report = result.summary(str(run.path))
     tell(json_, report, _in_words(report))
@@ -154,6 +159,7 @@ def transfer(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting of learn. or run.")
     ] = None,
+    env_options: EnvOptions = None,
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-from-SOURCE-NNN.")
     ] = None,
@@ -167,8 +173,9 @@ def transfer(
     from asap.compose import transfer_settings
 
     options: dict[str, object] = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes}
+    options["env.options"] = None if env_options is None else json.dumps(env_options)
     settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, set_ or [])
-    run = create_run(settings, out, stem=f"{'+'.join(settings.run.tasks)}-from-{Path(source).resolve().name}")
+    run = create_run(settings, found, out, stem=f"{'+'.join(settings.run.tasks)}-from-{Path(source).resolve().name}")
     result, stop = _train_to_end(run, settings, found)
     curve = result.curve
     first = {"episodes": curve.episodes[0], "return": curve.returns[0], "success": curve.success[0]}
@@ -180,25 +187,39 @@ def transfer(
     _leave_if_stopped(run, stop)
 
 
-def create_run(config: "Config", out: str | None, stem: str) -> "Run":
+def create_run(config: "Config", tasks: "TaskSet", out: str | None, stem: str) -> "Run":
     """A fresh run directory; one that exists with the same settings is resumed."""
+    from asap.compose import tasks_text
     from asap.config.toml import to_toml
     from asap.runs.directory import Run
 
     text, source = to_toml(config), config.run.source
     if source is not None and not os.path.exists(source):
         raise UserError("run.source", "no such run", source, "give the directory of a run")
-    return Run.create(Run.next_free("runs", stem), text) if out is None else Run.create_or_continue(out, text)
+    told = tasks_text(config, tasks)
+    if out is None:
+        return Run.create(Run.next_free("runs", stem), text, told)
+    return Run.create_or_continue(out, text, told)
 
 
-def _resumed_run(path: str, episodes: int | None, steps: int | None) -> tuple["Run", "Config", "TaskSet"]:
-    """A run to resume; a larger budget may be given."""
-    from asap.compose import read_run
+def _resumed_run(
+    path: str, episodes: int | None, steps: int | None, data: str | None, env: str | None, env_options: str | None
+) -> tuple["Run", "Config", "TaskSet"]:
+    """A run to resume; a larger budget may be given, and what a stranger's run names must be."""
+    from asap.compose import read_run, refuse_unsaid, with_data, without_source
     from asap.config.settings import override
+    from asap.envs.recorded import SaidEnv
+    from asap.runs.checkpoints import generations
     from asap.runs.directory import Run
 
     run = Run.open(path)
-    config, tasks = read_run(run)
+    config, tasks, is_own = read_run(run, SaidEnv.of(env, env_options))
+    if generations(run.checkpoints):
+        config = config if is_own else without_source(config)
+    if not is_own:
+        refuse_unsaid(config if data is None else with_data(config, None), run.path)
+    if data is not None:
+        config = with_data(config, data)
     budgets = {"run.episodes": episodes, "run.steps": steps}
     more = [f"{name}={budget}" for name, budget in budgets.items() if budget is not None]
     return run, override(config, more), tasks

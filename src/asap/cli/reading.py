@@ -1,17 +1,18 @@
 """Commands that read what was learned: `asap eval`, `explain` and `plot`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, Json, app, number, tell
+from asap.cli.app import Debug, Env, EnvOptions, Json, app, number, tell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from asap.base.spec import Task
+    from asap.model.model import ASAP
 
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="Run directory, as printed by `asap train`.")]
 OfTheTasks = Annotated[str | None, typer.Option("--task", help="Which of the run's tasks.")]
@@ -42,6 +43,8 @@ def evaluate(
         str | None,
         typer.Option(metavar="FILE", help="Estimate the return from logged data, and hold it against playing."),
     ] = None,
+    env: Env = None,
+    env_options: EnvOptions = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -49,27 +52,34 @@ def evaluate(
     if episodes is not None and episodes < 1:
         raise UserError("--episodes", "must be an integer >= 1", episodes, "leave it out for the default")
     if offline is not None:
-        estimate_model(run, offline, episodes, seed, best, json_)
+        estimate_model(_loaded(run, env, env_options, best=best), run, offline, episodes, seed, json_)
     else:
-        evaluate_model(run, episodes, task, seed, best, deterministic, workers, json_)
+        model = _loaded(run, env, env_options, workers=workers, best=best)
+        evaluate_model(model, run, episodes, task, seed, deterministic, json_)
+
+
+def _loaded(path: str, env: str | None, env_options: str | None, **how: Any) -> "ASAP":
+    """The model in a run directory or a file, for the environment that the user names, if any."""
+    from asap.envs.recorded import SaidEnv
+    from asap.model.model import ASAP
+
+    said = SaidEnv.of(env, env_options)
+    return ASAP.load(path, env=said.env, env_options=said.options, **how)
 
 
 def evaluate_model(
+    model: "ASAP",
     path: str,
     episodes: int | None,
     task: str | None,
     seed: int,
-    best: bool,
     deterministic: bool | None,
-    workers: str,
     as_json: bool,
 ) -> None:
     """All seeds of a run, or of a saved model."""
     from asap.learn.state import parameter_digest
-    from asap.model.model import ASAP
     from asap.model.result import seeds_report
 
-    model = ASAP.load(path, workers=workers, best=best)
     chosen = model.tasks.names if task is None else (model.task(task).name,)
     played = model.play(model.policies, episodes, [seed + index for index in range(len(model.seeds))], deterministic)
     reports = {name: one for name, one in seeds_report(model.tasks, played).items() if name in chosen}
@@ -98,16 +108,14 @@ def _evaluation_in_words(name: str, report: dict) -> str:
     return "\n".join(lines)
 
 
-def estimate_model(path: str, data: str, episodes: int | None, seed: int, best: bool, as_json: bool) -> None:
+def estimate_model(model: "ASAP", path: str, data: str, episodes: int | None, seed: int, as_json: bool) -> None:
     """What logged data say about the learned policies, beside what playing says."""
     from asap.base.arrays import member
     from asap.data.dataset import Dataset
     from asap.data.layout import layout_of
     from asap.experience.logged import local_file
     from asap.experience.off_policy import estimate, true_value
-    from asap.model.model import ASAP
 
-    model = ASAP.load(path, best=best)
     task, discount = model.tasks.tasks[0], model.tasks.spec.discount
     dataset = Dataset(local_file(data), layout_of(task))
     rows = []
@@ -151,13 +159,13 @@ def explain(
     run: RunPath,
     task: OfTheTasks = None,
     seed: TrainedSeed = None,
+    env: Env = None,
+    env_options: EnvOptions = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
     """Print the learned rules: hyperplanes as inequalities, skills as actions."""
-    from asap.model.model import ASAP
-
-    explanation = ASAP.load(run, seed=seed).explanation(task)
+    explanation = _loaded(run, env, env_options, seed=seed).explanation(task)
     tell(json_, explanation.as_dict(), explanation.text)
 
 
@@ -167,14 +175,15 @@ def plot(
     task: OfTheTasks = None,
     seed: TrainedSeed = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where to write; default: in the run.")] = None,
+    env: Env = None,
+    env_options: EnvOptions = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
     """Draw the partition with its skills, the learning curves, the use of skills, and in soccer a game."""
-    from asap.model.model import ASAP
     from asap.show.figures.film import FILMED, save_game
 
-    model = ASAP.load(run, seed=seed)
+    model = _loaded(run, env, env_options, seed=seed)
     shown, source = model.task(task), Path(run)
     folder = Path(out) if out is not None else source if source.is_dir() else source.parent
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,16 +12,22 @@ from asap.base.spec import Task, TaskSet
 from asap.config.schema import Config, EnvConfig
 from asap.config.settings import override
 from asap.envs import catalog
-from asap.envs.gymnasium import task as hosted
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.task import HostedTask, describe
 
 
 def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
     """A task of `asap tasks`, an id of Gymnasium, or what an importable 'module:function' makes."""
-    if name in catalog.NAMES or (":" not in name and not _is_registered(name) and catalog.nearest(name)):
-        return catalog.find(name)
-    return _described(name, env)
+    return catalog.find(name) if is_ours(name) else _described(name, env)
+
+
+def is_ours(name: str) -> bool:
+    """One of our names, or more likely a slip in one than anything else."""
+    import gymnasium
+
+    if name in catalog.NAMES:
+        return True
+    return ":" not in name and name not in gymnasium.registry and bool(catalog.nearest(name))
 
 
 @functools.lru_cache(maxsize=16)
@@ -45,19 +51,6 @@ def hosted_task(origin: Any, settings: Iterable[str]) -> HostedTask:
     env = override(Config(), settings).env
     task = resolve(origin, env)
     return task if isinstance(task, HostedTask) else _described(task.gymnasium_id, env)
-
-
-def recorded_task(record: dict[str, Any], env: Any) -> HostedTask:
-    """The environment that a saved model was made for, or a given one in its place."""
-    task = hosted.restore(record)
-    if env is None:
-        return task
-    given = describe(EnvSource.of(env), task.rules)
-    for name in ("observation_space", "action_space"):
-        if getattr(given, name) != getattr(task, name):
-            what = f"{name} is {getattr(given, name)}, the model was made for"
-            raise UserError("env", what, getattr(task, name), "give such an environment")
-    return given
 
 
 def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
@@ -105,9 +98,3 @@ def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
             raise UserError("task", "is given twice", name, "name each task once")
         names.append(name)
     return tuple(names), tuple(weights)
-
-
-def _is_registered(name: str) -> bool:
-    import gymnasium
-
-    return name in gymnasium.registry

@@ -8,7 +8,7 @@ from asap.base.spec import TaskSet
 from asap.config.schema import Config
 from asap.envs import catalog
 from asap.envs.gymnasium.determinism import watch_for_drift
-from asap.envs.gymnasium.task import HostedTask
+from asap.envs.gymnasium.task import HostedTask, look_at
 from asap.experience.compiled import Compiled
 from asap.experience.hosted import Hosted
 from asap.experience.logged import Logged, open_data
@@ -36,6 +36,8 @@ def _player(
     if isinstance(first, HostedTask):
         env = config.env
         limits = env.step_timeout, env.retries, env.on_no_workers
+        for task in tasks.tasks:
+            look_at(task, notice)
         sources = tuple(task.hosted_source for task in tasks.tasks)
         dispatcher = hire(workers, sources, folder, notice, *limits)
         watch = watch_for_drift(first, notice) if env.check_determinism and learns else None

@@ -11,9 +11,11 @@ from asap.base.arrays import from_arrays
 from asap.base.errors import RunError, UserError
 from asap.base.files import BadFile, open_regular, replace
 from asap.base.spec import TaskSet
-from asap.compose import read_run, saved_settings
+from asap.compose import read_run, saved_settings, without_source
 from asap.config.schema import Config
 from asap.config.toml import to_toml
+from asap.envs.gymnasium.make import EnvNotMade
+from asap.envs.recorded import SaidEnv, told_tasks
 from asap.learn.state import restored_outcome
 from asap.model.training import blank_start
 from asap.policy.policy import ASAPPolicy
@@ -34,6 +36,7 @@ class Saved(NamedTuple):
     whole: bool  # The learner's state; otherwise policies alone.
     counted: tuple[int, int] | None = None  # Episodes and steps, where the arrays do not tell.
     drawn: bool = False  # Nobody has learned or given the policies: learning draws and searches anew.
+    is_own: bool = True  # The user made the file, or there is none: what the settings name may be opened.
 
     @property
     def state(self) -> dict[str, np.ndarray] | None:
@@ -70,15 +73,15 @@ def write_saved(path: Path, saved: Saved) -> None:
         raise UserError("model", "no such directory", path.parent, "create it first")
     meta: dict[str, Any] = {"kind": _KIND, "config": to_toml(saved.config), "steps": saved.counted[1]}
     meta |= {"seed": saved.seed, "whole": saved.whole, "drawn": saved.drawn}
-    record = saved.tasks.tasks[0].record()
-    if record is not None:
-        meta["task"] = record
+    meta |= told_tasks(saved.config, saved.tasks)
+    if not saved.is_own and (saved.config.offline.data or saved.config.run.source):
+        meta["tag"] = None  # A stranger's names do not become the user's by being saved again.
     replace(path, checkpoints.seal(saved.counted[0], saved.arrays, meta), "model")
 
 
-def read_saved(path: Path, env: Any = None, best: bool = False) -> Saved:
-    """From a file or a run directory, proven whole."""
-    return _from_run(path, best) if _is_folder(path) else _from_file(path, env)
+def read_saved(path: Path, said: SaidEnv = SaidEnv(), best: bool = False) -> Saved:
+    """From a file or a run directory, proven whole. An environment that is named in the call is the one to play."""
+    return _from_run(path, said, best) if _is_folder(path) else _from_file(path, said)
 
 
 def _is_folder(path: Path) -> bool:
@@ -88,30 +91,36 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _from_run(path: Path, best: bool) -> Saved:
+def _from_run(path: Path, said: SaidEnv, best: bool) -> Saved:
     run = Run.open(path)
-    config, tasks = read_run(run)
+    config, tasks, is_own = read_run(run, said)
     checkpoint = run.best() if best else run.latest()
     if checkpoint is None:
         raise RunError("run", "has no checkpoint yet", run.path, "let `asap train` save one first")
-    return Saved(config, tasks, config.run.seed, checkpoint.arrays, whole=True)
+    config = config if is_own else without_source(config)
+    return Saved(config, tasks, config.run.seed, checkpoint.arrays, whole=True, is_own=is_own)
 
 
-def _from_file(path: Path, env: Any) -> Saved:
+def _from_file(path: Path, said: SaidEnv) -> Saved:
     file = _unsealed(path)
+    meta = file.meta
     try:
-        config, tasks = saved_settings(file.meta["config"], file.meta.get("task"), env)
-        whole, steps = file.meta.get("whole") is True, file.meta.get("steps", 0)
+        records = meta.get("tasks", [meta["task"]] if "task" in meta else None)  # Earlier releases wrote one.
+        config, tasks, is_own = saved_settings(meta["config"], {"tasks": records, "tag": meta.get("tag")}, said, path)
+        whole, steps = meta.get("whole") is True, meta.get("steps", 0)
         # Files of release 0.1 have the policy of one seed, and nothing else.
-        arrays = (
-            file.arrays if whole or "seed" in file.meta else {name: leaf[None] for name, leaf in file.arrays.items()}
-        )
+        arrays = file.arrays if whole or "seed" in meta else {name: leaf[None] for name, leaf in file.arrays.items()}
         counted = file.step, steps if isinstance(steps, int) else 0
-        seed = file.meta.get("seed", config.run.seed)
+        seed = meta.get("seed", config.run.seed)
         if seed not in range(config.run.seed, config.run.seed + config.run.seeds):
             raise UserError("seed", "was not trained", seed)
-        saved = Saved(config, tasks, seed, arrays, whole, counted, file.meta.get("drawn") is True)
+        drawn = meta.get("drawn") is True
+        if not is_own and not drawn:
+            config = without_source(config)
+        saved = Saved(config, tasks, seed, arrays, whole, counted, drawn, is_own)
         policies = policies_in(saved)
+    except EnvNotMade:
+        raise
     except UserError as error:
         raise RunError("model", f"cannot be used by this release: {error}", path, "save it anew") from None
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies)):

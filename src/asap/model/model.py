@@ -25,8 +25,10 @@ from asap.base.arrays import member, stack, to_arrays
 from asap.base.episodes import EVALUATION
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
-from asap.compose import compose, feature_settings, given_task, same_but_for_budget, with_budget
+from asap.compose import compose, feature_settings, given_task, refuse_unsaid, same_but_for_budget, with_budget
 from asap.config.schema import Config
+from asap.envs.gymnasium.make import EnvNotMade
+from asap.envs.recorded import SaidEnv
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation
 from asap.learn.state import TrainState
@@ -96,6 +98,7 @@ class ASAP:
     def _set_up(self, config: Config, tasks: TaskSet, workers: str) -> None:
         self.config, self.tasks, self._workers = config, tasks, workers
         self._index = 0
+        self._unsaid: Path | None = None  # A stranger's file: data that it names are not opened.
         self.reset()
 
     def reset(self) -> "ASAP":
@@ -182,6 +185,8 @@ class ASAP:
         what was learned so far and raises KeyboardInterrupt.
         """
         callbacks = [callback] if callable(callback) else list(callback or ())
+        if self._unsaid is not None:
+            refuse_unsaid(self.config, self._unsaid)
         if run is not None:
             self._join(Path(run))
         config = self._with_more(episodes, total_timesteps)
@@ -281,23 +286,36 @@ class ASAP:
 
     def explanation(self, task: str | None = None) -> "Explanation":
         """The same with its numbers."""
-        from asap.show.words.explain import explain_played
+        from asap.show.words.explain import explain, explain_played
 
         if task is None:
-            return explain_played(self.policy, self.tasks, self._play_to_read)
-        shown = self.task(task)
-        index = self.tasks.names.index(shown.name)
-        tasks = TaskSet((shown,), (1.0,))
-        return explain_played(self.policy, tasks, lambda *played: self._play_to_read(*played).on_task(index))
+            tasks, play = self.tasks, self._play_to_read
+        else:
+            shown = self.task(task)
+            index = self.tasks.names.index(shown.name)
+            tasks = TaskSet((shown,), (1.0,))
+
+            def play(policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
+                return self._play_to_read(policies, deterministic).on_task(index)
+
+        try:
+            return explain_played(self.policy, tasks, play)
+        except EnvNotMade as error:
+            print_note(f"nothing was played: {error}")
+            return explain(self.policy, tasks)
 
     def plot(self, task: str | None = None, title: str | None = None) -> "Figure":
         """The map of the partition with the skills in it; of several tasks, the first unless `task` names another."""
         from asap.show.figures import policy_map
 
         shown = self.task(task)
-        played = self._play_to_read([self.policy], deterministic=False)
-        usage = played.usage[0, self.tasks.names.index(shown.name)]
         title = title or f"{shown.name}, seed {self.seed}"
+        try:
+            played = self._play_to_read([self.policy], deterministic=False)
+        except EnvNotMade as error:
+            print_note(f"nothing was played: {error}")
+            return policy_map(self.policy, shown, None, None, title)
+        usage = played.usage[0, self.tasks.names.index(shown.name)]
         return policy_map(self.policy, shown, played.observations, usage, title)
 
     def _play_to_read(self, policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
@@ -317,15 +335,18 @@ class ASAP:
         workers: int | str = IN_PROCESS,
         seed: int | None = None,
         best: bool = False,
+        env_options: dict[str, Any] | None = None,
     ) -> "ASAP":
         """The model in a file that `save` has written, or in a run directory. Nothing in a file is ever executed.
 
         Of a run, the newest checkpoint, or the `best` one. `seed` is the one to look at, the first by default. `env` is
-        needed only to play an environment that has no name to be made by; it must have the same spaces.
+        the environment to play, with the same spaces. It is needed where the file has no name for one, or where the
+        name is a stranger's: "module:function" is imported only from a file of your own (docs/security.md).
         """
-        saved = read_saved(Path(path), env, best)
+        saved = read_saved(Path(path), SaidEnv(env, env_options), best)
         model = cls.__new__(cls)
         model._set_up(saved.config, saved.tasks, str(workers))
+        model._unsaid = None if saved.is_own else Path(path)
         if seed is not None and seed not in model.seeds:
             first, last = model.seeds[0], model.seeds[-1]
             raise UserError("seed", "was not trained in this run", seed, f"choose from {first} to {last}")
@@ -341,4 +362,4 @@ class ASAP:
         state = self._state if self._state is not None else to_arrays(self.policies)
         counted = self.num_episodes, self.num_timesteps
         whole = self._state is not None
-        return Saved(self.config, self.tasks, self.seed, state, whole, counted, self._is_drawn)
+        return Saved(self.config, self.tasks, self.seed, state, whole, counted, self._is_drawn, self._unsaid is None)

@@ -18,6 +18,7 @@ from asap.base.arrays import member, stack
 from asap.base.episodes import EVALUATION
 from asap.base.errors import RunError, UserError
 from asap.base.spec import TaskSet
+from asap.compose import tasks_text
 from asap.config.schema import Config, PolicyConfig
 from asap.config.toml import to_toml
 from asap.experience.choose import choose
@@ -106,6 +107,8 @@ def train_run(
     with run.locked():
         if run.config_text() != to_toml(config):  # Gone on with under a larger budget.
             run.write_config(to_toml(config))
+        if run.tasks_text() != tasks_text(config, tasks):
+            run.write_tasks(tasks_text(config, tasks))
         checkpoint = run.latest()
         states, result = train(training, saved if checkpoint is None else checkpoint.arrays, stop, evaluates)
         if result.finished:
@@ -125,7 +128,8 @@ def learn_on(
 ) -> tuple[TrainState, Result]:
     """A model that learns: recorded in a run directory, or with nothing written to disk unless something fails."""
     if run is not None:
-        recorded = Run.open(run) if holds_run(Path(run)) else Run.create(run, to_toml(config))
+        text = tasks_text(config, tasks)
+        recorded = Run.open(run) if holds_run(Path(run)) else Run.create(run, to_toml(config), text)
         return train_run(recorded, config, tasks, stop, callbacks, workers, given, saved, evaluates=False)
     with temporary_folder() as folder:
         training = Training(config, tasks, InMemory(), callbacks, workers, folder, print_note, given)

@@ -15,7 +15,7 @@ from asap.base.arrays import member
 from asap.base.episodes import EVALUATION
 from asap.base.spec import Task, TaskSet
 from asap.base.stats import SeedCurve
-from asap.compose import compose, transfer_settings
+from asap.compose import compose, tasks_text, transfer_settings
 from asap.config.schema import Config
 from asap.config.toml import to_toml
 from asap.envs import catalog
@@ -147,7 +147,7 @@ class Laboratory:
         if label in self.records:
             return self.records[label]
         path = self.out / "runs" / label
-        run = Run.create_or_continue(path, to_toml(config))
+        run = Run.create_or_continue(path, to_toml(config), tasks_text(config, tasks))
         with self.progress(config, label) as progress:
             given = source_policies(config)
             states, result = train_run(run, config, tasks, self.stop, [progress.show], given=given)

@@ -98,3 +98,17 @@ def states_in_bounds(spec: Spec) -> np.ndarray | None:
     if not (np.abs(low) < UNBOUNDED).all() or not (np.abs(high) < UNBOUNDED).all():
         return None
     return low + np.random.default_rng(0).random((NUM_STATES, len(low))) * (high - low)
+
+
+def usual_states(policy: ASAPPolicy, spec: Spec) -> np.ndarray:
+    """(N, O): states as they may have been in training, by mean and deviation of each observation; always the same."""
+    if spec.numbered:
+        return np.eye(len(spec.observation_names))
+    count = len(spec.observation_names)
+    mean, deviation = np.zeros(count), np.ones(count)
+    for features in (policy.phi, policy.psi):
+        if not features.constant:
+            mean[list(features.inputs)] = features.shift
+            deviation[list(features.inputs)] = 1 / np.asarray(features.scale)
+    states = mean + deviation * np.random.default_rng(0).normal(size=(NUM_STATES, count))
+    return np.clip(states, spec.observation_low, spec.observation_high)

@@ -24,7 +24,8 @@ from asap.runs.checkpoints import Checkpoint
 from asap.runs.lock import LOCK, OWNER, flocked, owned
 
 Notice = Callable[[str], None]
-_CONFIG, _EVENTS, _CHECKPOINTS = "config.toml", "events.jsonl", "checkpoints"
+_CONFIG, _TASKS, _EVENTS, _CHECKPOINTS = "config.toml", "tasks.json", "events.jsonl", "checkpoints"
+MOST_BYTES = 4_000_000  # Of a text that is read at once.
 
 
 def print_note(text: str) -> None:
@@ -41,8 +42,18 @@ class Run:
         self.notice = notice
 
     @classmethod
-    def create(cls, path: str | Path, config_text: str, overwrite: bool = False, notice: Notice = print_note) -> "Run":
-        """A new run in a new or empty directory; with `overwrite`, also in place of an earlier run."""
+    def create(
+        cls,
+        path: str | Path,
+        config_text: str,
+        tasks_text: str | None = None,
+        overwrite: bool = False,
+        notice: Notice = print_note,
+    ) -> "Run":
+        """A new run in a new or empty directory; with `overwrite`, also in place of an earlier run.
+
+        `tasks_text` is what can be told about its tasks without an environment.
+        """
         run, config = cls(path, notice), _utf8(config_text)
         if os.path.lexists(run.path) and not run.path.is_dir():
             raise UserError("run", "is a file, not a directory", path, "choose another --out")
@@ -52,6 +63,8 @@ class Run:
             with run.locked():
                 run._refuse_occupied(overwrite)  # Another process may have been first.
                 run._clear()
+                if tasks_text is not None:
+                    run.write_tasks(tasks_text)
                 files.replace(run.path / _CONFIG, config, "run")
         return run
 
@@ -72,10 +85,10 @@ class Run:
         return run
 
     @classmethod
-    def create_or_continue(cls, path: str | Path, config_text: str) -> "Run":
+    def create_or_continue(cls, path: str | Path, config_text: str, tasks_text: str | None = None) -> "Run":
         """A new run, or the one that is there if it has the same settings."""
         if not os.path.exists(os.path.join(path, _CONFIG)):
-            return cls.create(path, config_text)
+            return cls.create(path, config_text, tasks_text)
         run = cls.open(path)
         if run.config_text() != config_text:
             raise UserError(
@@ -112,6 +125,22 @@ class Run:
     def write_config(self, text: str) -> None:
         """Puts new settings in place of the old."""
         files.replace(self.path / _CONFIG, _utf8(text), "run")
+
+    def tasks_text(self) -> str | None:
+        """What the maker of the run has recorded about its tasks; None in runs of earlier releases."""
+        if not os.path.lexists(self.path / _TASKS):
+            return None
+        try:
+            with files.open_regular(self.path / _TASKS) as file:
+                data = file.read(MOST_BYTES + 1)
+        except (BadFile, OSError) as error:
+            raise RunError("run", f"{_TASKS}: {error}", self.path, "restore it, or remove it") from None
+        if len(data) > MOST_BYTES:
+            raise RunError("run", f"{_TASKS} is too large", f"over {MOST_BYTES:,} bytes", "restore it, or remove it")
+        return data.decode("utf-8", "replace")
+
+    def write_tasks(self, text: str) -> None:
+        files.replace(self.path / _TASKS, _utf8(text), "run")
 
     def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], best: bool = False) -> Path:
         """Saves a checkpoint and keeps the last three; with `best`, also a copy that stays until the next best."""
@@ -223,7 +252,8 @@ class Run:
         for name in ("ckpt", "best"):
             for path in checkpoints.generations(self.checkpoints, name):
                 path.unlink()
-        (self.path / _EVENTS).unlink(missing_ok=True)
+        for name in (_EVENTS, _TASKS):
+            (self.path / name).unlink(missing_ok=True)
 
 
 def _utf8(text: str) -> bytes:

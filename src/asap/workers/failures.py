@@ -5,10 +5,11 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from asap.base import trust
 from asap.base.episodes import CHECK, EVALUATION, SEARCH, TRAINING
 from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.errors import explained
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import EnvLimits, EnvSource, harmless, is_registered, place_of
 from asap.workers.work import Failed
 
 _KINDS = {TRAINING: "episode", SEARCH: "search episode", EVALUATION: "evaluation episode", CHECK: "check episode"}
@@ -32,12 +33,26 @@ class Recording(NamedTuple):
     actions: list[Any]  # In our units, as `CheckedEnv.step` takes them.
     error: str
     traceback: str = ""
+    tag: str | None = None  # The user's, over what is imported and called.
 
     @classmethod
     def of(cls, source: EnvSource, failed: Failed, rules: EnvLimits = EnvLimits()) -> "Recording":
         error = f"{failed.field}: {failed.what}"
         seed = failed.episode.reset_seed
-        return cls(source.name, source.options, rules._asdict(), seed, failed.actions, error, failed.traceback)
+        recording = cls(source.name, source.options, rules._asdict(), seed, failed.actions, error, failed.traceback)
+        return recording._replace(tag=trust.tag(recording.names))
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """All that decides what is imported and called, as JSON has it."""
+        options = json.loads(json.dumps(self.options, default=repr))
+        return {"env": self.env, "options": options, "place": place_of(self.env) if ":" in self.env else ""}
+
+    def usable_options(self) -> dict[str, Any]:
+        """All of them where the user made the file; of a stranger's, harmless ones for ids of Gymnasium's own."""
+        if trust.is_own(self.names, self.tag):
+            return self.options
+        return harmless(self.options) if is_registered(self.env) else {}
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(json.dumps(self._asdict(), default=repr), encoding="utf-8")
@@ -50,7 +65,7 @@ class Recording(NamedTuple):
             EnvLimits(**recording.rules)
         except (OSError, ValueError, TypeError) as error:
             raise UserError("--replay", f"cannot be read: {error}", path, cure) from error
-        wanted = (str, dict, dict, int, list, str, str)
+        wanted = (str, dict, dict, int, list, str, str, str | None)
         if not all(isinstance(value, kind) for value, kind in zip(recording, wanted)):
             raise UserError("--replay", "not the recording of an episode", path, cure)
         return recording

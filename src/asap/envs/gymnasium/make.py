@@ -5,14 +5,20 @@ import functools
 import importlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable
+from importlib.machinery import PathFinder
 from typing import Any, NamedTuple
 
 from asap.base.errors import UserError
 
 FIELD = "env"
 IMPORTABLE = "pass an importable 'module:function'"
+
+
+class EnvNotMade(UserError):
+    """An environment could not be made, or may not be: words and pictures do without."""
 
 
 class EnvLimits(NamedTuple):
@@ -30,6 +36,7 @@ class EnvSource(NamedTuple):
     name: str  # "CartPole-v1", "module:Id-v0" or "module:function".
     options: dict[str, Any] = {}  # Keyword arguments, as JSON has them.
     make: Callable[..., Any] | None = None  # In this process only.
+    named_by: str = ""  # A file of unknown origin that alone names it: it is neither imported nor called.
 
     @classmethod
     def of(cls, origin: Any, options: dict[str, Any] | None = None) -> "EnvSource":
@@ -46,6 +53,10 @@ class EnvSource(NamedTuple):
 
     def build(self) -> Any:
         """A gymnasium.Env; all that goes wrong on the way is the user's to know in one line."""
+        if self.named_by:
+            if ":" not in self.name:
+                require_registered(self.name)  # What nobody has registered is more likely a slip.
+            raise _named_by_a_stranger(self)
         try:
             env = self._maker()()
         except UserError:
@@ -55,8 +66,16 @@ class EnvSource(NamedTuple):
         _require_env(env, self.name)
         return env
 
+    def by_stranger(self, path: str | os.PathLike) -> "EnvSource":
+        """As a file of unknown origin may name it: ids of Gymnasium's own are made, with harmless options; no other."""
+        if is_registered(self.name):
+            return self._replace(options=harmless(self.options))
+        return self._replace(named_by=os.fspath(path))
+
     def portable(self) -> "EnvSource":
         """This source as plain data, for workers outside of this process."""
+        if self.named_by:
+            raise _named_by_a_stranger(self)
         reason = _why_not_portable(self)
         if reason:
             raise UserError(FIELD, f"env factory cannot be sent to workers ({reason})", self.name, IMPORTABLE)
@@ -72,6 +91,56 @@ class EnvSource(NamedTuple):
 
         require_registered(self.name)
         return functools.partial(gymnasium.make, self.name, **{"disable_env_checker": True, **self.options})
+
+
+def is_registered(name: str) -> bool:
+    """Whether it is an id, with or without its version, that importing gymnasium and asap has registered."""
+    import gymnasium  # noqa: F401 - Registers.
+
+    from asap.envs.gymnasium.registration import known_ids
+
+    known = known_ids()
+    return name in known or any(_stem(each) == name for each in known)
+
+
+LONGEST_WORD = 64
+_IN_PATHS = ("/", "\\", "..", ":")
+
+
+def harmless(options: dict[str, Any]) -> dict[str, Any]:
+    """Of a stranger's options, numbers, booleans and short words that name no file, module or address."""
+
+    def is_harmless(value: Any) -> bool:
+        if isinstance(value, str):
+            return len(value) <= LONGEST_WORD and value.isprintable() and not any(part in value for part in _IN_PATHS)
+        return isinstance(value, bool | int | float)
+
+    return {key: value for key, value in options.items() if key != "render_mode" and is_harmless(value)}
+
+
+def _named_by_a_stranger(source: EnvSource) -> EnvNotMade:
+    name = ascii(source.name)[1:-1]
+    what = f"only {ascii(source.named_by)} names '{name[:80]}', and nothing shows that you made that file"
+    again = shlex.join(["--env", name] if len(name) <= 80 else ["--env", "NAME"])
+    return EnvNotMade(FIELD, what, cure=f"if you trust it, say so: {again} (in Python: env=...)")
+
+
+def place_of(name: str) -> str:
+    """Where "module:function" is imported from, if that is the working directory; empty otherwise.
+
+    Part of a tag: a folder with a module of the same name must not be taken for the one that the user meant.
+    """
+    module = name.partition(":")[0].partition(".")[0]
+    try:
+        here = os.path.realpath(os.getcwd())
+        found = getattr(sys.modules.get(module), "__spec__", None) or PathFinder.find_spec(module, [*sys.path, here])
+    except (OSError, ValueError):  # A working directory that is gone, a name that is none.
+        return ""
+    if found is None:
+        return ""
+    packages = list(found.submodule_search_locations or ())
+    file = packages[0] if packages else found.origin or ""
+    return here if os.path.dirname(os.path.realpath(file)) == here else ""
 
 
 class HostedSource(NamedTuple):
@@ -166,7 +235,7 @@ def _find_factory(name: str) -> Callable[..., Any] | None:
     if is_id:
         return None
     what = f"module '{module}' has no function '{attribute}'"
-    raise UserError(FIELD, what, repr(name), did_you_mean(attribute, dir(sys.modules[module])))
+    raise EnvNotMade(FIELD, what, repr(name), did_you_mean(attribute, dir(sys.modules[module])))
 
 
 def _require_env(env: Any, name: str) -> None:
@@ -176,25 +245,25 @@ def _require_env(env: Any, name: str) -> None:
         return
     if isinstance(env, gymnasium.vector.VectorEnv):
         cure = "pass one environment; workers play several at once"
-        raise UserError(FIELD, "a vector environment cannot be played", name, cure)
+        raise EnvNotMade(FIELD, "a vector environment cannot be played", name, cure)
     is_old_gym = any(cls.__module__.split(".")[0] == "gym" for cls in type(env).__mro__)
     cure = "wrap with shimmy" if is_old_gym else "pass an id, a gymnasium.Env or a function that returns one"
-    raise UserError(FIELD, f"not a gymnasium.Env but {type(env).__name__}", name, cure)
+    raise EnvNotMade(FIELD, f"not a gymnasium.Env but {type(env).__name__}", name, cure)
 
 
-def _explain(name: str, error: BaseException) -> UserError:
+def _explain(name: str, error: BaseException) -> EnvNotMade:
     """An error from the making of an environment, in one line."""
     import gymnasium
 
     said = " ".join(str(error).split())
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
-        return UserError(FIELD, f"'{name}' needs a package that is not installed", cure=said)
+        return EnvNotMade(FIELD, f"'{name}' needs a package that is not installed", cure=said)
     if isinstance(error, ModuleNotFoundError):
         cure = (
             "check the spelling" if name.startswith(f"{error.name}:") else f"pip install what provides '{error.name}'"
         )
-        return UserError(FIELD, f"'{name}' needs the module '{error.name}', which is not installed", cure=cure)
-    return UserError(FIELD, f"making '{name}' raised {type(error).__name__}: {said}"[:400])
+        return EnvNotMade(FIELD, f"'{name}' needs the module '{error.name}', which is not installed", cure=cure)
+    return EnvNotMade(FIELD, f"making '{name}' raised {type(error).__name__}: {said}"[:400])
 
 
 def require_registered(name: str) -> None:
@@ -203,7 +272,7 @@ def require_registered(name: str) -> None:
 
     gymnasium_id = name.rpartition(":")[2]
     if gymnasium_id not in gymnasium.registry and not any(_stem(known) == gymnasium_id for known in gymnasium.registry):
-        raise UserError("env", f"'{name}' is not registered", cure=_nearest(gymnasium_id))
+        raise EnvNotMade("env", f"'{name}' is not registered", cure=_nearest(gymnasium_id))
 
 
 def _nearest(gymnasium_id: str) -> str:

@@ -14,10 +14,19 @@ ENVIRONMENTS = (
     ("asap/StrikerR3-v0", "striker-r3", 1000),
 )
 
+_known: frozenset[str] = frozenset()
+
+
+def known_ids() -> frozenset[str]:
+    """What was registered when gymnasium and asap had been imported: by them, and by no file that was read since."""
+    return _known
+
 
 def register() -> None:
     """Makes `gymnasium.make("asap/TwoRooms-v0")` work; a second call changes nothing."""
     import gymnasium
+
+    global _known
 
     for gymnasium_id, name, max_episode_steps in ENVIRONMENTS:
         if gymnasium_id not in gymnasium.registry:
@@ -28,6 +37,7 @@ def register() -> None:
                 max_episode_steps=max_episode_steps,
                 kwargs={"name": name},
             )
+    _known = _known or frozenset(gymnasium.registry)
 
 
 class _AfterGymnasium(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -1,6 +1,7 @@
 """Environments that are not ours: what the learner must know about one before workers play it."""
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -58,6 +59,7 @@ class HostedTask:
     basis: str = "linear"
     misspecified: tuple[float, ...] = ()
     approximate: tuple[float, ...] = ()
+    is_recorded: bool = False  # Read from a file: nobody has looked at the environment in this process.
 
     @property
     def frequencies(self) -> tuple[tuple[float, ...], ...]:
@@ -147,6 +149,29 @@ def describe(source: EnvSource, rules: EnvLimits) -> HostedTask:
             close(env)
     finally:
         before.restore()
+
+
+def look_at(task: HostedTask, notice: Callable[[str], None]) -> None:
+    """Makes the environment of a recorded task once, before it is played: it must still be what it was."""
+    if task.is_recorded:
+        require_fit(describe(task.source, task.rules), task, notice)
+
+
+def require_fit(given: HostedTask, wanted: HostedTask, notice: Callable[[str], None]) -> None:
+    """Spaces must be of the same kind and size. Other bounds are noted: a policy can be played within them."""
+    for name in ("observation_space", "action_space"):
+        has, needs = getattr(given, name), getattr(wanted, name)
+        if _kind(has) != _kind(needs):
+            raise UserError("env", f"{name} is {has}, the model was made for", needs, "give such an environment")
+        if has != needs:
+            notice(f"env: {name} has other bounds: it is {has}, the model was made for {needs}")
+
+
+def _kind(space: Space) -> tuple:
+    """What decides which numbers are observed, or which actions there are."""
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return type(space), repr(space)
+    return type(space), space.shape, space.dtype.kind
 
 
 def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
@@ -245,17 +270,35 @@ _BOUNDS = ("observation_low", "observation_high")
 _OF_SPACES = ("continuous", "action_low", "action_high", "numbered")
 
 
+LONGEST_NAME = 200
+
+
+def _checked_spec(spec: Spec, name: str) -> Spec:
+    """A stranger may have written it: names must be fit to be printed, and numbers be numbers."""
+    for text in (name, *spec.observation_names, *spec.action_names):
+        if not isinstance(text, str) or not text.isprintable() or len(text) > LONGEST_NAME:
+            raise ValueError(f"{text!r} is no name")
+    if type(spec.horizon) is not int or spec.horizon < 1 or not 0 <= float(spec.discount) <= 1:
+        raise ValueError("no horizon or discount")
+    if spec.unit or spec.place:
+        raise ValueError("units and places are of our own tasks")
+    return spec
+
+
 def restore(told: dict[str, Any]) -> HostedTask:
     """The task of a record, checked: its numbers decide shapes."""
     try:
         spec = {**told["spec"], **{name: [float(bound) for bound in told["spec"][name]] for name in _BOUNDS}}
         spaces_ = [space_records.restore(told[name]) for name in ("observation_space", "action_space")]
         spec = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()}
-        spec = Spec(**{**spec, **_spec_of_spaces(*spaces_)})
+        spec = _checked_spec(Spec(**{**spec, **_spec_of_spaces(*spaces_)}), str(told["name"]))
         source, rules = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits(*told["rules"])
         sizes = [num_numbers(space) for space in spaces_]
     except (KeyError, TypeError, ValueError, AssertionError) as error:
         raise UserError("task", "cannot be read from the file", type(error).__name__, "save it anew") from None
     if sizes != [len(spec.observation_names), spec.num_actions] or len(spec.observation_low) != sizes[0]:
         raise UserError("task", "names and spaces in the file do not fit", sizes, "save it anew")
-    return HostedTask(source.name, source, rules, spec, told.get("reward_threshold"), *spaces_)
+    threshold = told.get("reward_threshold")
+    if not (threshold is None or (isinstance(threshold, int | float) and math.isfinite(threshold))):
+        raise UserError("task", "has a reward threshold that is no number", repr(threshold)[:80], "save it anew")
+    return HostedTask(source.name, source, rules, spec, threshold, *spaces_, is_recorded=True)

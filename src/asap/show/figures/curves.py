@@ -50,7 +50,7 @@ def learning_curves(curves: Sequence[SeedCurve], reference: Reference | None = N
     panels[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     figure.align_ylabels()
     panels[0].set_title(_caption(len(curves)), loc="left", fontsize=9, color=MUTED)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, parse_math=False)
     return figure
 
 
@@ -148,7 +148,7 @@ def skill_usage(episodes: ArrayLike, usage: ArrayLike, title: str = "") -> Figur
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     label_right(axes, labels, gap=0.06)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, parse_math=False)
     axes.set_title(_usage_caption(len(usage), used, num_skills), loc="left", fontsize=9, color=MUTED)
     return figure
 

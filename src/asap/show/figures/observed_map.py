@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from asap.base.errors import UserError
 from asap.base.spec import Task
 from asap.policy.policy import ASAPPolicy
-from asap.policy.regions import Regions, actions_at, one_per_skill, regions_at, require_one_seed
+from asap.policy.regions import Regions, actions_at, one_per_skill, regions_at, require_one_seed, usual_states
 from asap.policy.skills import GaussianSkills
 from asap.show.figures.labels import Label, label_right, label_top
 from asap.show.figures.palette import (
@@ -42,13 +42,15 @@ LEFT_OUT = 0.005  # Share of the states at each end that may lie outside of the 
 def observed_map(
     policy: ASAPPolicy,
     task: Task,
-    observations: Float[np.ndarray, "N O"],
+    observations: Float[np.ndarray, "N O"] | None,
     usage: ArrayLike | None = None,
     title: str | None = None,
 ) -> Figure:
-    """`observations` are states that were visited, in any order."""
+    """`observations` are states that were visited, in any order; None where nothing was played."""
     require_one_seed(policy)
-    observations = _some(np.asarray(observations, np.float32), len(task.spec.observation_names))
+    is_played = observations is not None
+    states = observations if is_played else usual_states(policy, task.spec)
+    observations = _some(np.asarray(states, np.float32), len(task.spec.observation_names))
     usage = None if usage is None else one_per_skill("usage", usage, policy.num_skills)
     visited = regions_at(policy, observations, task.descriptor)
     shown = shown_skills(visited, usage)
@@ -61,6 +63,9 @@ def observed_map(
         legend = _draw_strip(axes, policy, task, visited)
     else:
         legend = _draw_plane(axes, policy, task, visited)
+    if not is_played:
+        legend = f"nothing was played: states are drawn around the mean of those in training; {legend}"
+        legend = legend.replace("visited states", "such states")
     figure.suptitle(task.name if title is None else title, x=0.01, ha="left", fontsize=12)
     entries = [legend_entry(s, skill_in_words(policy, task, visited, s), usage) for s in shown]
     _draw_legend(figure, entries, legend)

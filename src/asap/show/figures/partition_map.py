@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import matplotlib
 import matplotlib.patheffects
 import numpy as np
 from jaxtyping import Array, Float
@@ -42,7 +43,8 @@ def policy_map(
     """
     if task.spec.place in BACKGROUNDS:
         return partition_map(policy, task, usage, title)
-    return observed_map(policy, task, observations, usage, title)
+    with matplotlib.rc_context({"text.parse_math": False}):  # A name may have a $ in it.
+        return observed_map(policy, task, observations, usage, title)
 
 
 def partition_map(

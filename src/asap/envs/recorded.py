@@ -1,0 +1,147 @@
+"""Tasks that a run or a saved model names: what is recorded about them, and whether the user made the file.
+
+A file of the user's own may name anything. In a stranger's, our tasks and ids of Gymnasium's own are made, with harmless
+options. Any other environment is known by its record alone, for words and pictures, until the user names it in the call.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from asap.base import trust
+from asap.base.errors import UserError
+from asap.base.spec import Task, TaskSet
+from asap.config.schema import Config, EnvConfig
+from asap.config.settings import shown
+from asap.envs import catalog
+from asap.envs.gymnasium import task as hosted
+from asap.envs.gymnasium.make import EnvSource, place_of
+from asap.envs.gymnasium.task import HostedTask, describe, require_fit
+from asap.envs.resolve import is_ours, limits_of, options_of, resolve
+
+Notice = Callable[[str], None]
+Record = dict[str, Any]
+
+
+class SaidEnv(NamedTuple):
+    """The environment that the user names in this call, whatever a file says."""
+
+    env: Any = None  # As in ASAP(env); None where none is named.
+    options: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, env: str | None, options: str | None) -> "SaidEnv":
+        """From the command line."""
+        if options is not None and env is None:
+            raise UserError("--env-options", "need the environment that they are for", options, "give --env too")
+        return cls(env, None if options is None else options_of(EnvConfig(options=options)))
+
+
+def names_in(config: Config, records: Sequence[Record | None]) -> dict[str, Any]:
+    """All that decides what is imported, called or opened."""
+    in_records = [[record.get("name"), record.get("options")] for record in records if record is not None]
+    every = {str(name) for name in (*config.run.tasks, *(name for name, _ in in_records))}
+    return {
+        "tasks": list(config.run.tasks),
+        "options": config.env.options,
+        "records": in_records,
+        "data": config.offline.data,
+        "source": config.run.source,
+        "places": [[name, place_of(name)] for name in sorted(every) if ":" in name],
+    }
+
+
+def told_tasks(config: Config, tasks: TaskSet) -> dict[str, Any]:
+    """What a run or a saved model keeps of its tasks, under the user's tag; none where the names are a stranger's."""
+    records = [task.record() for task in tasks.tasks]
+    is_stranger = any(isinstance(task, HostedTask) and task.source.named_by for task in tasks.tasks)
+    return {"tasks": records, "tag": None if is_stranger else trust.tag(names_in(config, records))}
+
+
+def tasks_in_file(
+    path: str | os.PathLike, config: Config, told: dict[str, Any], said: SaidEnv, notice: Notice
+) -> tuple[Config, tuple[Task, ...], bool]:
+    """The settings of a file with its tasks, and whether the user made it. `told` is what `told_tasks` has written."""
+    records = records_in(told, config)
+    is_own = is_own_file(told, config)
+    file = FileNames(os.fspath(path), config.run.tasks, config.env, records, is_own)
+    if said.env is not None:
+        task = file.replaced(said.env, said.options, notice)
+        config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=(task.name,)))
+        return _with_options(config, said.options), (task,), is_own
+    tasks = file.tasks(notice)
+    if is_own or config.env.options is None:
+        return config, tasks, is_own
+    used = tasks[0].source.options if isinstance(tasks[0], HostedTask) and not tasks[0].source.named_by else None
+    return _with_options(config, used), tasks, is_own
+
+
+def _with_options(config: Config, options: dict[str, Any] | None) -> Config:
+    text = json.dumps(options) if options else None
+    return dataclasses.replace(config, env=dataclasses.replace(config.env, options=text))
+
+
+def is_own_file(told: dict[str, Any], config: Config) -> bool:
+    tag = told.get("tag")
+    return tag is not None and trust.is_own(names_in(config, records_in(told, config)), tag)
+
+
+def records_in(told: dict[str, Any], config: Config) -> tuple[Record | None, ...]:
+    """One per task, None for ours; nothing at all in files of earlier releases."""
+    records, count = told.get("tasks"), len(config.run.tasks)
+    if records is None:
+        return ()
+    if not isinstance(records, list) or len(records) != count or not all(isinstance(r, dict | None) for r in records):
+        raise UserError("tasks", f"must be {count} records", shown(records), "restore the file that holds them")
+    return tuple(records)
+
+
+class FileNames(NamedTuple):
+    """What a file says about its tasks: their names, and records of those that only an environment can tell about."""
+
+    path: str
+    names: tuple[str, ...]
+    env: EnvConfig
+    records: tuple[Record | None, ...] = ()
+    is_own: bool = False  # The user made the file.
+
+    def tasks(self, notice: Notice) -> tuple[Task, ...]:
+        """Without making any environment that the user has not named, or recorded."""
+        records = self.records or (None,) * len(self.names)
+        return tuple(self._task(name, record, notice) for name, record in zip(self.names, records, strict=True))
+
+    def _task(self, name: str, record: Record | None, notice: Notice) -> Task:
+        if record is None and (self.is_own or is_ours(name)):
+            return resolve(name, self.env)
+        if record is None:
+            source = EnvSource(name, options_of(self.env)).by_stranger(self.path)
+            self._tell_unused(source, options_of(self.env), notice)
+            return describe(source, limits_of(self.env))
+        task = hosted.restore(record)
+        if self.is_own:
+            return task
+        source = task.source.by_stranger(self.path)
+        self._tell_unused(source, task.source.options, notice)
+        return dataclasses.replace(task, source=source)
+
+    def _tell_unused(self, source: EnvSource, options: dict[str, Any], notice: Notice) -> None:
+        unused = {key: value for key, value in options.items() if key not in source.options}
+        if unused and not source.named_by:
+            notice(f"env.options: not used, because {self.path} may be a stranger's: {shown(unused)}")
+
+    def replaced(self, env: Any, options: Record | None, notice: Notice) -> HostedTask:
+        """The environment that the user names in this call, in place of the recorded one, whose options are told."""
+        records = [record for record in self.records if record is not None]
+        if self.names and self.names[0] in catalog.NAMES and not records:
+            raise UserError("env", "the model was made for tasks of our own", repr(env)[:80], "leave it out")
+        recorded = hosted.restore(records[0]) if records else None
+        unused = options_of(self.env) if recorded is None else recorded.source.options
+        if unused and options is None:
+            notice(f"env.options: not used, because env is given: {shown(unused)}; give them too if they are wanted")
+        limits = limits_of(self.env) if recorded is None else recorded.rules
+        given = describe(EnvSource.of(env, options), limits)
+        if recorded is not None:
+            require_fit(given, recorded, notice)
+        return given
