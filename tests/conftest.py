@@ -19,6 +19,7 @@ import pytest
 CACHE = Path(tempfile.gettempdir()) / f"asap-tests-{getpass.getuser()}"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("ASAP_KEY_FILE", str(CACHE / "key"))  # Not the user's own.
 
 import jax  # noqa: E402
 import jaxtyping  # noqa: E402

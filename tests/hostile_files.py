@@ -129,7 +129,11 @@ def runs(work: Workshop) -> Iterator[Case]:
     yield Case("a name of 100,000 letters", ["explain", work.run("long", run__tasks=["a" * 10**5 + ":b"])], NOT_YOURS)
     cursor = {"tasks": [work.record(name="a\x1b[2J:b")], "tag": None}
     yield Case("the same in a record", ["explain", work.run("cursor 2", cursor, run__tasks=["a\x1b[2J:b"])], "task: ")
-    many = {"tasks": [{**told["tasks"][0], "observation_space": {"kind": "MultiBinary", "dtype": "int8", "shape": [10**12]}}]}
+    many = {
+        "tasks": [
+            {**told["tasks"][0], "observation_space": {"kind": "MultiBinary", "dtype": "int8", "shape": [10**12]}}
+        ]
+    }
     yield Case("a space without end", ["explain", work.run("endless", many, **names)], "task: ")
     placed = work.record(name=f"{MODULE}:make")
     placed["spec"] = {**placed["spec"], "place": "rooms"}
@@ -171,11 +175,17 @@ def own_but_changed(work: Workshop) -> Iterator[Case]:
 def named_files(work: Workshop) -> Iterator[Case]:
     """Data and runs that a file names."""
     other = work.run("other", base="two-rooms")
-    for label, data in (("a device", "/dev/zero"), ("a FIFO", str(work.folder / "fifo")), ("Minari's", "minari:x/y-v0")):
+    for label, data in (
+        ("a device", "/dev/zero"),
+        ("a FIFO", str(work.folder / "fifo")),
+        ("Minari's", "minari:x/y-v0"),
+    ):
         changes = {"offline__data": data, "learn__learner": "likelihood", "run__episodes": 60}
         path = work.run(f"data {label}", base="two-rooms", **changes)
         yield Case(f"data in {label}", ["train", "--resume", path, "--episodes", "90"], "offline.data: is not opened")
-        yield Case(f"data in {label}, to start from", ["transfer", path, "flipped-two-rooms"], "offline.data: is not opened")
+        yield Case(
+            f"data in {label}, to start from", ["transfer", path, "flipped-two-rooms"], "offline.data: is not opened"
+        )
     path = work.run("source", base="two-rooms", run__source=other)
     shutil.rmtree(Path(path) / "checkpoints")
     yield Case("a run to start from", ["train", "--resume", path], "run.source: is not opened")
@@ -185,7 +195,7 @@ def models(work: Workshop) -> Iterator[Case]:
     evil = work.evil
     call = {"run__tasks": ["subprocess:call"], "env__options": json.dumps({"args": ["touch", str(work.canary)]})}
     out = str(work.folder / "out")
-    yield Case("a model without a record", ["explain", work.model("bare", **call)], NOT_YOURS)
+    yield Case("a model without a record", ["explain", work.model("bare", **call)], NOT_YOURS, 1)
     named = work.model("named", work.record(name="os:system", options=evil), run__tasks=["os:system"])
     yield Case("a model of a program, explained", ["explain", named], NOT_YOURS, 0)
     yield Case("a model of a program, drawn", ["plot", named, "--out", out], NOT_YOURS, 0)

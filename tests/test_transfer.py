@@ -73,7 +73,7 @@ def source(tmp_path_factory):
     small = [*SMALL[1::2], "learn.lanes=4"]
     config, tasks = compose(["two-rooms"], {"run.episodes": 8, "run.seeds": 2}, overrides=small)
     path = tmp_path_factory.mktemp("source ü") / "run"
-    train_run(create_run(config, str(path), ""), config, tasks, StopRequest())
+    train_run(create_run(config, tasks, str(path), ""), config, tasks, StopRequest())
     return path
 
 

@@ -14,7 +14,6 @@ from asap.base.spec import TaskSet
 from asap.compose import read_run, saved_settings, without_source
 from asap.config.schema import Config
 from asap.config.toml import to_toml
-from asap.envs.gymnasium.make import EnvNotMade
 from asap.envs.recorded import SaidEnv, told_tasks
 from asap.learn.state import restored_outcome
 from asap.model.training import blank_start
@@ -119,8 +118,6 @@ def _from_file(path: Path, said: SaidEnv) -> Saved:
             config = without_source(config)
         saved = Saved(config, tasks, seed, arrays, whole, counted, drawn, is_own)
         policies = policies_in(saved)
-    except EnvNotMade:
-        raise
     except UserError as error:
         raise RunError("model", f"cannot be used by this release: {error}", path, "save it anew") from None
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies)):
