@@ -86,18 +86,18 @@ class Trials:
 
 
 def no_totals(tasks: TaskSet) -> EpisodeTotals:
-    zero = np.zeros(tasks.size, np.int32)
-    return EpisodeTotals(zero, np.zeros(tasks.size, np.float32), zero, zero)
+    zero = np.zeros(tasks.size, np.int64)
+    return EpisodeTotals(zero, np.zeros(tasks.size), zero, zero)
 
 
 def totals_of(played: Evaluation) -> EpisodeTotals:
     """Per task, over all policies."""
     num_policies, num_tasks, num_episodes = played.returns.shape
     return EpisodeTotals(
-        episodes=np.full(num_tasks, num_policies * num_episodes, np.int32),
-        returns=np.float32(played.returns.sum((0, 2))),
-        successes=np.int32(np.nan_to_num(played.success).sum((0, 2))),
-        steps=np.int32(played.lengths.sum((0, 2))),
+        episodes=np.full(num_tasks, num_policies * num_episodes, np.int64),
+        returns=played.returns.sum((0, 2)),
+        successes=np.int64(np.nan_to_num(played.success).sum((0, 2))),
+        steps=np.int64(played.lengths.sum((0, 2))),
     )
 
 
