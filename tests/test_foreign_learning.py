@@ -19,7 +19,7 @@ from asap.config.schema import Config
 from asap.config.toml import to_toml
 from asap.experience.hosted import evaluation_of
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience
-from asap.learn.search import search
+from asap.learn.search import MARGIN, draw, search
 from asap.learn.state import parameter_digest
 from asap.model.result import Result
 from asap.model.training import train_run
@@ -349,6 +349,25 @@ def test_the_search_finds_the_best_and_goes_on_while_all_are_alike(budget, share
     assert len(scripted.known) == num_drawn and found.totals.episodes.tolist() == [num_episodes]
     best = max(range(num_drawn), key=returns)
     assert returns(scripted.number(found.policy.skills.theta)) == returns(best) and len(scripted.known) == num_drawn
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_features", "bias"),
+    [
+        (["policy.basis=fourier", "policy.frequencies=[[1,0,0,0]]", "policy.bias=false"], 1, 0),
+        (["policy.basis=fourier", "policy.frequencies=[[1,0,0,0],[0,1,0,2]]", "policy.bias=false"], 2, 0),
+        (["policy.basis=fourier", "policy.frequencies=[[1,0,0,0]]", "policy.bias=true"], 2, 1),
+        (["policy.basis=linear"], 5, 1),
+        (["policy.basis=network"], 17, 1),
+    ],
+)
+def test_planes_are_drawn_equally_decided_with_and_without_a_bias(settings, num_features, bias):
+    """The norm of the margins' slopes is the same, whether or not the first feature is the constant 1."""
+    config, tasks = cart_pole(1000, *settings, "policy.hyperplanes=2")
+    planes = draw(config, tasks, np.random.default_rng(0)).partition
+    assert planes.beta.shape == (2, num_features)
+    slopes = float(planes.alpha_beta) * planes.beta[:, bias:]
+    np.testing.assert_allclose(np.linalg.norm(slopes, axis=1), MARGIN, rtol=1e-5)
 
 
 # ---- What is odd --------------------------------------------------------------------------------------------------

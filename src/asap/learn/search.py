@@ -147,7 +147,7 @@ def draw(config: Config, tasks: TaskSet, generator: np.random.Generator) -> ASAP
     beta, theta = (
         generator.standard_normal(leaf.shape, np.float32) for leaf in (policy.partition.beta, policy.skills.theta)
     )
-    slopes = np.linalg.norm(beta[:, 1:], axis=-1, keepdims=True)
+    slopes = np.linalg.norm(beta[:, int(policy.psi.basis.has_bias) :], axis=-1, keepdims=True)
     beta = beta * np.float32(MARGIN / policy.partition.alpha_beta) / slopes
     if isinstance(policy.skills, GaussianSkills):
         theta = theta * np.float32(MEAN / np.sqrt(theta.shape[-1]))
