@@ -53,7 +53,7 @@ def test_only_successive_chunks_without_weight_end_a_run():
 
     def chunk(ess: float) -> None:
         told = FromData(ess=np.full((2, 1), ess, np.float32), objective=np.zeros((2, 1), np.float32))
-        loop._refuse_weightless(Metrics(*[None] * 6, from_data=told))
+        loop._refuse_weightless(Metrics(*[None] * 4, from_data=told))
 
     for _ in range(2 * MOST_WEIGHTLESS):
         chunk(0.001)

@@ -10,16 +10,17 @@ import pytest
 from foreign_envs import Walk
 
 from asap import ASAP
-from asap.base.arrays import known_mean
-from asap.base.episodes import EpisodeId, Played
+from asap.base.arrays import known_mean, stack
+from asap.base.episodes import EVALUATION, EpisodeId, Played
 from asap.base.errors import RunError, UserError
 from asap.base.spec import TaskSet
 from asap.compose import compose
 from asap.config.schema import Config
 from asap.config.toml import to_toml
+from asap.experience.choose import choose
 from asap.experience.hosted import evaluation_of
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience
-from asap.learn.search import search
+from asap.learn.search import MARGIN, draw, search
 from asap.learn.state import parameter_digest
 from asap.model.result import Result
 from asap.model.training import train_run
@@ -336,10 +337,11 @@ def played(success: bool | None, value: float = 0.0) -> Played:
 @pytest.mark.parametrize(
     ("budget", "share", "returns", "num_drawn", "num_episodes"),
     [
-        (50_000, 0.2, lambda number: number == 11, 32, 32 + 2 * (8 + 2 + 1)),  # A quarter plays twice again, and so on.
-        (50_000, 0.2, lambda number: number == 99, 112, 112 + 2 * (28 + 7 + 1)),  # Groups of 16 until one differs.
-        (50_000, 0.001, lambda number: 0.0, 64, 100),  # The share is spent; playing again may take as much once more.
-        (40, 0.75, lambda number: number, 32, 40),  # Of the better quarter, half can be played again.
+        # The first 16 show the range of the observations. Of the others, a quarter plays twice again, and so on.
+        (50_000, 0.2, lambda number: number == 27, 48, 48 + 2 * (8 + 2 + 1)),
+        (50_000, 0.2, lambda number: number == 99, 112, 112 + 2 * (24 + 6 + 1)),  # Groups of 16 until one differs.
+        (50_000, 0.001, lambda number: 0.0, 64, 96),  # The share is spent; playing again may take as much once more.
+        (36, 0.75, lambda number: number, 32, 36),  # Of the better quarter, half can be played again.
     ],
 )
 def test_the_search_finds_the_best_and_goes_on_while_all_are_alike(budget, share, returns, num_drawn, num_episodes):
@@ -349,6 +351,52 @@ def test_the_search_finds_the_best_and_goes_on_while_all_are_alike(budget, share
     assert len(scripted.known) == num_drawn and found.totals.episodes.tolist() == [num_episodes]
     best = max(range(num_drawn), key=returns)
     assert returns(scripted.number(found.policy.skills.theta)) == returns(best) and len(scripted.known) == num_drawn
+
+
+def test_no_policy_is_chosen_that_has_seen_raw_observations():
+    """The 16 that show the range of the observations do best, but their planes were drawn for deviations of 1."""
+    config, tasks = cart_pole(50_000, "run.candidates=16")
+    scripted = Scripted(tasks, lambda number: -number)
+    found = search(config, scripted, 0)
+    assert scripted.number(found.policy.skills.theta) == 16 and found.totals.episodes.tolist() == [32 + 2 * (4 + 1)]
+    seen = played(True).observations[0]  # Always the same one, which has no deviation: it is not scaled.
+    np.testing.assert_allclose(found.moments.mean, seen, rtol=1e-5)
+
+
+def test_planes_are_not_saturated_whatever_the_unit_of_the_observations(tmp_path):
+    """At the start that is found on observations in thousandths, both sides of a plane are probable at many states."""
+
+    def cart_pole_in_thousandths():
+        space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+        return gymnasium.wrappers.TransformObservation(
+            gymnasium.make("CartPole-v1"), lambda x: np.float32(1000 * x), space
+        )
+
+    model = ASAP(cart_pole_in_thousandths, hyperplanes=1, settings=[*SHORT, "run.steps=4000"])
+    experience = choose(model.config, model.tasks, "0", tmp_path, pytest.fail)
+    policy = search(model.config, experience, 0).policy
+    visited = experience.evaluate(stack([policy]), EpisodeIds([0], EVALUATION), 5, False).observations
+    margins = policy.partition.margins(policy.psi(visited.T, np.zeros((0, len(visited)), np.float32)))
+    assert np.median(np.abs(margins)) < 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_features", "bias"),
+    [
+        (["policy.basis=fourier", "policy.frequencies=[[1,0,0,0]]", "policy.bias=false"], 1, 0),
+        (["policy.basis=fourier", "policy.frequencies=[[1,0,0,0],[0,1,0,2]]", "policy.bias=false"], 2, 0),
+        (["policy.basis=fourier", "policy.frequencies=[[1,0,0,0]]", "policy.bias=true"], 2, 1),
+        (["policy.basis=linear"], 5, 1),
+        (["policy.basis=network"], 17, 1),
+    ],
+)
+def test_planes_are_drawn_equally_decided_with_and_without_a_bias(settings, num_features, bias):
+    """The norm of the margins' slopes is the same, whether or not the first feature is the constant 1."""
+    config, tasks = cart_pole(1000, *settings, "policy.hyperplanes=2")
+    planes = draw(config, tasks, np.random.default_rng(0)).partition
+    assert planes.beta.shape == (2, num_features)
+    slopes = float(planes.alpha_beta) * planes.beta[:, bias:]
+    np.testing.assert_allclose(np.linalg.norm(slopes, axis=1), MARGIN, rtol=1e-5)
 
 
 # ---- What is odd --------------------------------------------------------------------------------------------------

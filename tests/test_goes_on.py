@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 
 from asap import ASAP
 from asap.base.errors import UserError
+from asap.config.settings import override
 from asap.learn.loop import Loop
+from asap.runs import checkpoints
+from asap.runs.directory import Run
 
 SMALL = ("learn.critic_features=8", "run.eval_episodes=2", "run.final_episodes=4")
 HOSTED = (*SMALL, "run.candidates=16", "learn.batch_steps=128")
@@ -147,3 +151,71 @@ def test_a_policy_that_was_put_in_is_learned_from():
     frozen.policy = edited
     frozen.learn(episodes=10)
     np.testing.assert_array_equal(frozen.policy.skills.theta, edited.skills.theta)
+
+
+# ---- Counting beyond 32 bits --------------------------------------------------------------------------------------
+
+TOP = 2**31  # Where an integer of 32 bits ends.
+
+
+def set_counters(run: Path, episodes: int, steps: int, kind: type = np.int32) -> None:
+    """The newest checkpoint of a run of one seed, as if it had come so far."""
+    checkpoint = Run.open(run).latest()
+    counters = {"totals.episodes": np.array([[episodes]], kind), "env_steps": np.array([steps], kind)}
+    checkpoints.write(run / "checkpoints", checkpoint.step, checkpoint.arrays | counters, checkpoint.meta)
+
+
+@pytest.mark.parametrize("counted", ["num_timesteps", "num_episodes"])
+def test_counters_pass_the_end_of_32_bits(new, counted, tmp_path):
+    """From a checkpoint of an earlier release, 20 below it: curve, events, checkpoint and file say how far it came, and
+    it stops at its budget."""
+    model, amount = new()
+    model.learn(**amount, run=tmp_path / "run")
+    set_counters(tmp_path / "run", TOP - 20, TOP - 20)
+    model = ASAP.load(tmp_path / "run")
+    assert (model.num_episodes, model.num_timesteps) == (TOP - 20, TOP - 20)
+    reports = []
+    budget = {"num_timesteps": {"total_timesteps": 300}, "num_episodes": {"episodes": 30}}[counted]
+
+    def look(report) -> bool:
+        reports.append((int(report.episodes[0]), int(report.env_steps[0])))
+        return len(reports) < 200
+
+    model.learn(**budget, run=tmp_path / "run", callback=look)
+    came = model.num_episodes, model.num_timesteps
+    most = TOP - 20 + min(budget.values())
+    index = 0 if counted == "num_episodes" else 1
+    assert reports == sorted(reports) and came[index] >= most > TOP and model.result.finished
+    assert all(report[index] < most for report in reports[:-1])  # It stopped as soon as it could.
+    assert reports[-1] == came
+    events = [event for event in Run.open(tmp_path / "run").events() if event["kind"] == "update"]
+    assert [(event["episodes"][0], event["env_steps"][0]) for event in events[-len(reports) :]] == reports
+    assert model.result.curve.episodes[-1].tolist() == [came[0]] and model.result.env_steps == came[1]
+    arrays = Run.open(tmp_path / "run").latest().arrays
+    assert (arrays["totals.episodes"].tolist(), arrays["env_steps"].tolist()) == ([[came[0]]], [came[1]])
+    model.save(tmp_path / "model")
+    loaded = ASAP.load(tmp_path / "model")
+    assert (loaded.num_episodes, loaded.num_timesteps) == came
+    again = ASAP.load(tmp_path / "run").learn(**budget)
+    assert same(loaded.learn(**budget), again) and again.num_timesteps > came[1]
+
+
+@pytest.mark.parametrize("name", ["run.steps", "run.episodes"])
+def test_a_budget_may_be_larger_than_32_bits(new, name):
+    model, _ = new()
+    config = override(model.config, ["run.steps=none", "run.episodes=none", f"{name}=3000000000"])
+    model = ASAP.of(config, model.tasks)
+    model.learn(callback=lambda report: report.update < 4)
+    assert not model.result.finished and model.num_timesteps > 0
+    assert getattr(model.config.run, name[4:]) == 3_000_000_000
+
+
+def test_how_far_it_has_come_has_no_part_in_what_is_learned(tmp_path):
+    """A compiled task: the same bits from counters near 0 and from counters that pass 2^31."""
+    for run in ("near", "far"):
+        ASAP("two-rooms", settings=COMPILED).learn(episodes=10, run=tmp_path / run)
+    set_counters(tmp_path / "far", TOP - 3, TOP - 3, np.int64)
+    near, far = (ASAP.load(tmp_path / run).learn(episodes=10) for run in ("near", "far"))
+    counted = [name for name in near._state if name.startswith("totals.") or name == "env_steps"]
+    assert all(np.array_equal(near._state[name], far._state[name]) for name in near._state.keys() - set(counted))
+    assert far.num_episodes > TOP and near.num_episodes < 100

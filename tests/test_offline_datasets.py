@@ -70,6 +70,18 @@ def test_numpy_reads_and_writes_the_same_files(tmp_path):
     np.testing.assert_array_equal(dataset.read(0).observation, columns["observation"][:3])
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.uint32, np.uint64, np.int8, np.int64])
+@pytest.mark.parametrize("first", ["lowest", "highest"])
+def test_ids_of_any_integer_type_are_read(kind, first, tmp_path, monkeypatch):
+    """From the lowest id that the type has, 0 where it has no sign, up to its highest."""
+    monkeypatch.setattr("asap.data.scan.CHUNK_ROWS", 2)
+    columns, ends = good_columns(), np.iinfo(kind)
+    ids = [ends.min, ends.min + 1, ends.max] if first == "lowest" else [ends.max - 2, ends.max - 1, ends.max]
+    columns["episode"] = np.repeat(np.array(ids, kind), LENGTHS)
+    np.savez(tmp_path / "data.npz", **columns)
+    assert Dataset(tmp_path / "data.npz", LAYOUT).episodes.length.tolist() == list(LENGTHS)
+
+
 def test_chunks_do_not_matter(tmp_path, monkeypatch):
     path = write(tmp_path / "data.npz", good_columns())
     whole = Dataset(path, LAYOUT).episodes

@@ -28,6 +28,7 @@ from asap.experience.rollout import no_episodes
 from asap.learn import judge
 from asap.learn.convergence import start_monitor
 from asap.learn.judge import Critic, lambda_advantages
+from asap.learn.search import no_totals
 from asap.learn.state import Budget, TrainState
 from asap.learn.update import update
 from asap.learn.updates import fisher_of_samples, optimizer_of
@@ -234,7 +235,8 @@ def finished(
 
     def run(state: TrainState, batch: Batch) -> tuple[TrainState, list]:
         with advantages_recorded() as found:
-            return update(config, Given(tasks), Budget.of(config), root(0), state, batch)[0], list(found)
+            left = Budget.of(config).left(no_totals(tasks), np.int64(0))
+            return update(config, Given(tasks), left, root(0), state, batch)[0], list(found)
 
     state, found = jax.tree.map(np.asarray, compiled(run)(state_of(config, start, tasks.size, moments), batch))
     return Updated(

@@ -259,9 +259,8 @@ def with_budget(config: Config, episodes: int | None, steps: int | None) -> Conf
     """A budget that is said takes the place of those that were not."""
     if episodes is None and steps is None:
         return config
-    budgets = {"run.episodes": 2**31 - 1 if episodes is None else episodes, "run.steps": steps}
-    config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=None))
-    return override(config, [f"{name}={budget}" for name, budget in budgets.items() if budget is not None])
+    budgets = {"run.episodes": episodes, "run.steps": steps}
+    return override(config, [f"{name}={'none' if most is None else most}" for name, most in budgets.items()])
 
 
 def same_but_for_budget(first: Config, second: Config) -> bool:

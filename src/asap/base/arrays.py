@@ -116,7 +116,7 @@ def to_arrays(tree: Any) -> dict[str, np.ndarray]:
 
 
 def from_arrays(template: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """The tree of the template's shape; a checkpoint of something else is refused by name and shape."""
+    """The tree of the template's shape, on the host; a checkpoint of something else is refused by name and shape."""
     named, structure = _named_leaves(template)
     for name, leaf in named:
         found = arrays.get(name)
@@ -128,7 +128,7 @@ def from_arrays(template: Any, arrays: dict[str, np.ndarray]) -> Any:
                 got,
                 "use the config that is saved with the run",
             )
-    return jax.tree.unflatten(structure, [jax.numpy.asarray(arrays[name]) for name, _ in named])
+    return jax.tree.unflatten(structure, [arrays[name] for name, _ in named])
 
 
 def stack(trees: list) -> Any:

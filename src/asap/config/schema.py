@@ -120,7 +120,8 @@ class RunConfig:
     seeds: int = setting(1, "Number of seeds, trained side by side.", low=1, high=10_000)
     episodes: int | None = setting(
         None,
-        "Budget of each seed in completed episodes, played or read; default: 2000, of logged data at least all.",
+        "Budget of each seed in completed episodes, played or read; default: 2000, or none where run.steps is given; "
+        "of logged data at least all.",
         low=1,
     )
     steps: int | None = setting(None, "Budget of each seed in steps of the environment; default: none.", low=1)
@@ -240,6 +241,10 @@ def complete(config: Config) -> Config:
     open_ones = {name: value for name, value in defaults.items() if getattr(config.learn, name) is None}
     learn = dataclasses.replace(config.learn, learner=learner, **open_ones)
     weights = config.run.weights or (1.0,) * len(config.run.tasks)
-    episodes = config.run.episodes or (EPISODES if config.run.steps is None else 2**31 - 1)
+    episodes = config.run.episodes
+    if config.run.steps is None:
+        episodes = episodes or EPISODES
+    elif episodes == 2**31 - 1:  # In files of release 0.1: no budget of episodes.
+        episodes = None
     run = dataclasses.replace(config.run, weights=weights, episodes=episodes)
     return dataclasses.replace(config, learn=learn, run=run)

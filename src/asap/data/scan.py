@@ -74,9 +74,10 @@ class Scan:
 
     def _boundaries(self, first_row: int, ids: np.ndarray, ended: np.ndarray) -> np.ndarray:
         """Which rows begin an episode. A new id has to follow an end, and only an end."""
-        before = np.concatenate([[ids[0] - 1 if self._last_id is None else self._last_id], ids[:-1]])
+        before = np.concatenate([ids[:1] if self._last_id is None else [self._last_id], ids[:-1]])
         ended_before = np.concatenate([[self._last_ended], ended[:-1]])
         begins = ids != before
+        begins[0] |= self._last_id is None
         wrong = (begins != ended_before) | (ids < before)
         if wrong.any():
             at = int(np.argmax(wrong))

@@ -15,7 +15,17 @@ from asap.base.keys import Key, root
 from asap.config.schema import Config
 from asap.experience.protocol import Counters, Evaluation, Experience, Fed
 from asap.learn.regularize import Regularity
-from asap.learn.state import Budget, Metrics, Start, TrainState, first_state, is_active
+from asap.learn.state import (
+    Budget,
+    Metrics,
+    Start,
+    TrainState,
+    counted_from,
+    counted_on,
+    first_state,
+    from_zero,
+    is_active,
+)
 from asap.learn.update import update
 from asap.learn.updates import Diagnostics
 from asap.policy.score import parameters_of
@@ -42,18 +52,18 @@ class Loop:
 
     def start(self, starts: Start) -> TrainState:
         """All seeds before their first update."""
-        return jax.block_until_ready(self._start(self.keys, starts))
+        return counted_from(jax.block_until_ready(self._start(self.keys, starts)), starts.totals)
 
     def template(self, starts: Start) -> TrainState:
         """Shapes of the states, before anything is compiled."""
-        return jax.eval_shape(self._start, self.keys, starts)
+        return counted_from(jax.eval_shape(self._start, self.keys, starts), starts.totals)
 
     def record_start(self, states: TrainState) -> None:
         """The policy before its first update, as entry 0 of the curve; the update compiles meanwhile."""
         self._begin_compiling(states)
         evaluation = self.experience.look(states.policy, 0)
-        episodes, active = np.asarray(states.totals.episodes).sum(-1), np.ones(self.config.run.seeds, bool)
-        self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=np.asarray(states.env_steps))
+        episodes, active = states.totals.episodes.sum(-1), np.ones(self.config.run.seeds, bool)
+        self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=states.env_steps)
         self._save(states)
 
     def run(self, states: TrainState, stop: StopRequest) -> tuple[TrainState, bool]:
@@ -86,27 +96,28 @@ class Loop:
         for _ in range(0, self.config.run.chunk, self.experience.most_updates):
             fed = self._feed(states)
             advance = self._advance_together if self.experience.together else self._advance_each
-            states, metrics = advance(states, fed)
+            after, metrics = advance(states, fed)
+            states = counted_on(states, after)
             parts.append(metrics)
         return states, parts[0] if len(parts) == 1 else jax.tree.map(lambda *part: np.concatenate(part), *parts)
 
     def _feed(self, states: TrainState) -> Fed | list[Fed]:
-        counters = Counters(np.asarray(states.iteration), np.asarray(states.totals.episodes).sum(-1))
+        counters = Counters(np.asarray(states.iteration), states.totals.episodes.sum(-1))
         return self.experience.feed(states.policy, counters, self._active(states))
 
     def _advance_together(self, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
-        return self._advance(self.keys, self.budget, states, fed)
+        return self._advance(*self._arguments(states), fed)
 
     def _advance_each(self, states: TrainState, fed: list[Fed]) -> tuple[TrainState, Metrics]:
         """One update, seed by seed. Programs are compiled when the first batch of their size has come."""
-        results = []
+        results, arguments = [], self._arguments(states)
         for index, own in enumerate(fed):
-            state = member(states, index)
+            key, left, state = (member(argument, index) for argument in arguments)
             if own is None:
                 results.append((state, idle(state)))
                 continue
             shape, began = jax.tree.leaves(own.steps)[0].shape, time.monotonic()
-            result = self._update(member(self.keys, index), self.budget, state, own)
+            result = self._update(key, left, state, own)
             results.append(jax.tree.map(np.asarray, result))
             if shape not in self._shapes:
                 self._shapes.add(shape)
@@ -118,19 +129,23 @@ class Loop:
         begin = functools.partial(first_state, self.config, self.experience)
         return over_seeds(begin)(keys, starts)
 
-    def _advanced(self, keys: Key, budget: Budget, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
-        step = over_seeds(functools.partial(update, self.config, self.experience, budget))
-        num_updates = self.experience.most_updates
-        return jax.lax.scan(lambda states, fed: step(keys, states, fed), states, fed, length=num_updates)
+    def _arguments(self, states: TrainState) -> tuple[Key, Budget, TrainState]:
+        """What the program takes besides what is fed."""
+        return self.keys, self.budget.left(states.totals, states.env_steps), from_zero(states)
 
-    def _updated(self, key: Key, budget: Budget, state: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
-        return update(self.config, self.experience, budget, key, state, fed)
+    def _advanced(self, keys: Key, left: Budget, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
+        step = over_seeds(functools.partial(update, self.config, self.experience))
+        num_updates = self.experience.most_updates
+        return jax.lax.scan(lambda states, fed: step(left, keys, states, fed), states, fed, length=num_updates)
+
+    def _updated(self, key: Key, left: Budget, state: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
+        return update(self.config, self.experience, left, key, state, fed)
 
     def _begin_compiling(self, states: TrainState) -> None:
         """Once, while the caller does something else: tracing holds the interpreter, and compiling does not."""
         if self.experience.together and self._ready is None:
             self._began = time.monotonic()
-            lowered = self._advance.trace(self.keys, self.budget, states, self._feed(states)).lower()
+            lowered = self._advance.trace(*self._arguments(states), self._feed(states)).lower()
             pool = ThreadPoolExecutor(1)
             self._ready = pool.submit(lowered.compile)
             pool.shutdown(wait=False)
@@ -161,9 +176,9 @@ class Loop:
             update,
             evaluation,
             seconds,
-            episodes=last.cumulative_episodes,
+            episodes=states.totals.episodes.sum(-1),
             active=metrics.active.any(0),
-            env_steps=last.env_steps,
+            env_steps=states.env_steps,
             gradient_theta=norms.theta,
             gradient_beta=norms.beta,
             kl=last.diagnostics.kl,
@@ -178,7 +193,8 @@ class Loop:
         )
         lengths = known_mean(np.asarray(evaluation.lengths, float), (-1, -2))
         returns = known_mean(evaluation.returns)
-        return Report(update, last.cumulative_episodes, last.env_steps, returns, lengths, event, states.outcome)
+        counted = states.totals.episodes.sum(-1), states.env_steps
+        return Report(update, *counted, returns, lengths, event, states.outcome)
 
     def _append(self, update: int, evaluation: Evaluation, seconds: float, **columns: np.ndarray) -> dict[str, Any]:
         steps = evaluation.skill_steps.sum(1)
@@ -234,8 +250,6 @@ def idle(state: TrainState) -> Metrics:
     nothing = Regularity(unknown, np.full(state.policy.num_skills, unknown))
     zeros = jax.tree.map(np.zeros_like, parameters_of(state.policy))
     return Metrics(
-        cumulative_episodes=np.asarray(state.totals.episodes.sum()),
-        env_steps=np.asarray(state.env_steps),
         active=np.zeros((), bool),
         diagnostics=Diagnostics(zeros, unknown, np.float32(0), nothing),
         explained_variance=unknown,

@@ -6,10 +6,11 @@ numbers that drawing all of them at once is a search that gets somewhere: a plan
 some dozens of planes, a useful sequence of single actions never. It is paid from the budget like everything else.
 
 All that were drawn play once; the better quarter plays on, and so on, until one is left. Where all did equally badly,
-more are drawn.
+more are drawn. Where the scaling of observations is learned, a first group plays only to see their range.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -86,18 +87,18 @@ class Trials:
 
 
 def no_totals(tasks: TaskSet) -> EpisodeTotals:
-    zero = np.zeros(tasks.size, np.int32)
-    return EpisodeTotals(zero, np.zeros(tasks.size, np.float32), zero, zero)
+    zero = np.zeros(tasks.size, np.int64)
+    return EpisodeTotals(zero, np.zeros(tasks.size), zero, zero)
 
 
 def totals_of(played: Evaluation) -> EpisodeTotals:
     """Per task, over all policies."""
     num_policies, num_tasks, num_episodes = played.returns.shape
     return EpisodeTotals(
-        episodes=np.full(num_tasks, num_policies * num_episodes, np.int32),
-        returns=np.float32(played.returns.sum((0, 2))),
-        successes=np.int32(np.nan_to_num(played.success).sum((0, 2))),
-        steps=np.int32(played.lengths.sum((0, 2))),
+        episodes=np.full(num_tasks, num_policies * num_episodes, np.int64),
+        returns=played.returns.sum((0, 2)),
+        successes=np.int64(np.nan_to_num(played.success).sum((0, 2))),
+        steps=np.int64(played.lengths.sum((0, 2))),
     )
 
 
@@ -107,12 +108,16 @@ def search(config: Config, experience: Experience, seed: int) -> Found:
     tasks, run = experience.tasks, config.run
     budget = run.episodes * tasks.spec.horizon if run.steps is None else run.steps
     most = int(run.search_share * budget)
-    trials, candidates = Trials(experience, seed), []
+    trials, candidates, numbers = Trials(experience, seed), [], itertools.count()
+
+    def group() -> list[ASAPPolicy]:
+        drawn = [draw(config, tasks, host_generator(seed, _CANDIDATES, next(numbers))) for _ in range(GROUP)]
+        return drawn if trials.moments is None else [scaled_anew(policy, trials.moments) for policy in drawn]
+
+    if trials.moments is not None:
+        trials.play(group())  # For the moments alone: on raw observations these are not as decided as they are meant.
     while not candidates or (trials.steps < most and (len(candidates) < run.candidates or _all_alike(candidates))):
-        numbers = range(len(candidates), len(candidates) + GROUP)
-        drawn = [draw(config, tasks, host_generator(seed, _CANDIDATES, n)) for n in numbers]
-        if trials.moments is not None:
-            drawn = [scaled_anew(policy, trials.moments) for policy in drawn]
+        drawn = group()
         played = _per_episode(tasks, trials.play(drawn))
         candidates += [Candidate(policy, *own) for policy, own in zip(drawn, played)]
     rest = candidates
@@ -147,7 +152,7 @@ def draw(config: Config, tasks: TaskSet, generator: np.random.Generator) -> ASAP
     beta, theta = (
         generator.standard_normal(leaf.shape, np.float32) for leaf in (policy.partition.beta, policy.skills.theta)
     )
-    slopes = np.linalg.norm(beta[:, 1:], axis=-1, keepdims=True)
+    slopes = np.linalg.norm(beta[:, int(policy.psi.basis.has_bias) :], axis=-1, keepdims=True)
     beta = beta * np.float32(MARGIN / policy.partition.alpha_beta) / slopes
     if isinstance(policy.skills, GaussianSkills):
         theta = theta * np.float32(MEAN / np.sqrt(theta.shape[-1]))

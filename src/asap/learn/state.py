@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -34,9 +35,9 @@ class TrainState(eqx.Module):
     optimizer: optax.OptState
     carry: Carry  # Of the experience: running lanes, or nothing.
     monitor: Monitor
-    totals: EpisodeTotals  # Per task, since the start.
+    totals: EpisodeTotals  # Per task, since the start; inside a program, since the host has counted last.
     iteration: Int[Array, ""]
-    env_steps: Int[Array, ""]
+    env_steps: Int[Array, ""]  # Counted as the totals are.
     spoiled: Bool[Array, ""]  # A gradient was not finite; it was not applied, and the seed has stopped.
     moments: Moments | None = None  # Of the observations, where their scaling is learned.
     average: Parameters | None = None  # Over the updates, where the config asks for it.
@@ -50,8 +51,6 @@ class TrainState(eqx.Module):
 class Metrics(NamedTuple):
     """One update of one seed, as it is logged."""
 
-    cumulative_episodes: Int[Array, ""]
-    env_steps: Int[Array, ""]
     active: Bool[Array, ""]
     diagnostics: Diagnostics | None
     explained_variance: Float[Array, ""]
@@ -60,15 +59,22 @@ class Metrics(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """How far a seed may go, in all; numbers of the run and not of the program, so that more needs no new program."""
+    """How far a seed may go; numbers of the run and not of the program, so that more needs no new program."""
 
-    episodes: Int[np.ndarray, ""]
-    steps: Int[np.ndarray, ""]
+    episodes: Int[Array, "*seeds"]
+    steps: Int[Array, "*seeds"]
 
     @classmethod
     def of(cls, config: Config) -> "Budget":
-        none = 2**31 - 1
-        return cls(np.int32(config.run.episodes), np.int32(none if config.run.steps is None else config.run.steps))
+        """In all."""
+        run, none = config.run, np.iinfo(np.int64).max
+        return cls(*(np.int64(none if most is None else most) for most in (run.episodes, run.steps)))
+
+    def left(self, totals: EpisodeTotals, env_steps: Int[Array, "*seeds"]) -> "Budget":
+        """What is not spent yet, as a program takes it: no chunk gets to where its integers end."""
+        spent = np.asarray(totals.episodes).sum(-1), np.asarray(env_steps)
+        end = np.iinfo(np.int32).max
+        return Budget(*(np.clip(most - done, 0, end).astype(np.int32) for most, done in zip(self, spent)))
 
 
 class Start(NamedTuple):
@@ -107,6 +113,31 @@ def first_state(config: Config, experience: Experience, key: Key, start: Start) 
     )
 
 
+def _counts(states):
+    """Of states, or of their shapes."""
+    return states.totals, states.env_steps
+
+
+def counted_from(states: TrainState, totals: EpisodeTotals) -> TrainState:
+    """With what was spent before the first update."""
+    return eqx.tree_at(_counts, states, (totals, np.asarray(totals.steps).sum(-1)))
+
+
+def from_zero(states: TrainState) -> TrainState:
+    """As a program is given them: it counts anew in each chunk, because its integers end at 2^31."""
+
+    def zero(counted: np.ndarray) -> np.ndarray:
+        return np.zeros(counted.shape, jax.dtypes.canonicalize_dtype(counted.dtype))
+
+    return eqx.tree_at(_counts, states, jax.tree.map(zero, _counts(states)))
+
+
+def counted_on(before: TrainState, after: TrainState) -> TrainState:
+    """After a program that counted from 0: with what was counted before it, on the host, in 64 bits."""
+    summed = jax.tree.map(lambda old, new: old + np.asarray(new), _counts(before), _counts(after))
+    return eqx.tree_at(_counts, after, summed)
+
+
 def is_active(
     config: Config,
     budget: Budget,
@@ -121,8 +152,12 @@ def is_active(
 
 
 def restored(template: TrainState, arrays: dict[str, np.ndarray]) -> TrainState:
-    """States as they were saved; those of release 0.1 called what an experience carries its lanes."""
+    """States as they were saved; release 0.1 called what an experience carries its lanes, and counted in 32 bits."""
     renamed = {("carry" + name[5:] if name.startswith("lanes.") else name): array for name, array in arrays.items()}
+    wide = {"int32": np.int64, "float32": np.float64}
+    for name in renamed:
+        if name.startswith("totals.") or name == "env_steps":
+            renamed[name] = renamed[name].astype(wide.get(renamed[name].dtype.name, renamed[name].dtype))
     return from_arrays(template, renamed)
 
 

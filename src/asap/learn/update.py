@@ -60,8 +60,6 @@ def take_over(
     kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
     after = jax.tree.map(lambda new, old: jnp.where(active & finite, new, old), after, kept)
     return after, Metrics(
-        cumulative_episodes=after.totals.episodes.sum(),
-        env_steps=after.env_steps,
         active=active,
         diagnostics=step.diagnostics,
         explained_variance=judged.explained_variance,

@@ -200,7 +200,7 @@ class ASAP:
         return self
 
     def _take(self, states: TrainState) -> None:
-        episodes, steps = np.asarray(states.totals.episodes).sum(-1), np.asarray(states.env_steps)
+        episodes, steps = states.totals.episodes.sum(-1), states.env_steps
         self._hold(states.outcome, to_arrays(states), int(episodes[self._index]), int(steps[self._index]))
 
     def _with_more(self, episodes: int | None, steps: int | None) -> Config:
@@ -209,7 +209,7 @@ class ASAP:
             return with_budget(self.config, episodes, steps)
         if episodes is None and steps is None:
             first = self.config.run
-            episodes, steps = (first.episodes if first.episodes < 2**31 - 1 else None), first.steps
+            episodes, steps = first.episodes, first.steps
         episodes = None if episodes is None else episodes + self.num_episodes
         return with_budget(self.config, episodes, None if steps is None else steps + self.num_timesteps)
 

@@ -74,7 +74,7 @@ def train(
         tasks=training.tasks,
         evaluation=evaluation,
         curve=Curve.read(record),
-        env_steps=int(np.asarray(states.env_steps).sum(dtype=np.int64)),
+        env_steps=int(states.env_steps.sum()),
         wall_seconds=time.monotonic() - began,
         compile_seconds=loop.compile_seconds,
         finished=finished,

@@ -117,7 +117,8 @@ class TaskTrainer:
     def _advance_one(self, one: TaskStart, state: TrainState) -> TrainState:
         learn = dataclasses.replace(self.config.learn, step_size_theta=one.step_size_theta)
         config = dataclasses.replace(self.config, learn=learn)
-        experience, budget = Compiled(config, self.named, one.tasks), Budget.of(config)
+        experience = Compiled(config, self.named, one.tasks)
+        budget = Budget.of(config).left(no_totals(self.named), np.int64(0))
 
         def step(state: TrainState, _: None) -> tuple[TrainState, None]:
             return update(config, experience, budget, one.key, state, ())[0], None

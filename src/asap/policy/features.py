@@ -25,6 +25,11 @@ class Basis(eqx.Module):
     @abc.abstractmethod
     def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]: ...
 
+    @property
+    def has_bias(self) -> bool:
+        """Whether the first feature is 1; those that may do without it have a field that tells."""
+        return getattr(self, "bias", True)
+
 
 def _with_bias(features: Float[Array, "F *batch"]) -> Float[Array, "G *batch"]:
     return jnp.concatenate([jnp.ones_like(features[:1]), features])

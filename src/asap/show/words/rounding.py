@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from asap.base.action_units import ControlUnits
 from asap.base.spec import Spec, Task
-from asap.policy.features import RBF, Basis, Features, Fourier, Polynomial
+from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
@@ -109,15 +109,10 @@ def _in_task(
         return features, weights
     weights, constants = without_task(features, np.array(weights, float), np.asarray(m, float))
     basis = features.basis
-    if not _has_constant(basis):
+    if not basis.has_bias:
         basis, weights = dataclasses.replace(basis, bias=True), np.insert(weights, 0, 0.0, axis=-1)
     weights[..., 0] += constants
     return dataclasses.replace(features, basis=basis, task="none"), np.float32(weights)
-
-
-def _has_constant(basis: Basis) -> bool:
-    """Whether the first feature is 1."""
-    return not isinstance(basis, Fourier | RBF) or basis.bias
 
 
 class Rows(NamedTuple):
@@ -195,7 +190,7 @@ def _centres(features: Features) -> Float[np.ndarray, "n"]:
 def _rows(before: Features, plain: Features, weights: Float[np.ndarray, "R F"]) -> Rows:
     """Weights on features as learned, put onto the plain ones."""
     shift, scale = np.asarray(before.shift, float), np.asarray(before.scale, float)
-    has_constant = _has_constant(before.basis)
+    has_constant = before.basis.has_bias
     spreads = np.linalg.norm(weights[:, 1:] if has_constant else weights, axis=1)
     if isinstance(before.basis, Polynomial):
         order = monomials(before.basis, len(shift))
