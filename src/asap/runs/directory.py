@@ -11,13 +11,12 @@ import mmap
 import numbers
 import os
 import stat
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from asap.base import files
-from asap.base.errors import RunError, UserError
+from asap.base.errors import RunError, UserError, to_stderr
 from asap.base.files import SAFELY, BadFile, parsed, reported
 from asap.runs import checkpoints
 from asap.runs.checkpoints import Checkpoint
@@ -28,8 +27,7 @@ _CONFIG, _EVENTS, _CHECKPOINTS = "config.toml", "events.jsonl", "checkpoints"
 
 
 def print_note(text: str) -> None:
-    with contextlib.suppress(OSError):
-        print(f"note: {text}", file=sys.stderr)
+    to_stderr(f"note: {text}")
 
 
 class Run:
