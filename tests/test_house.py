@@ -42,7 +42,6 @@ ENTRY = "asap.__main__"  # The command line's own entry.
 MOST_MODULES, LONGEST, SHORTEST = 155, 350, 30
 SHORT = {
     "asap.__main__": "five lines start the command line",
-    "asap.base.errors": "two classes of errors that all rooms raise",
 }
 KINDS = {"CompiledTask", "HostedTask"}
 MAY_ASK_FOR_KINDS = ("asap.envs", "asap.experience.choose")

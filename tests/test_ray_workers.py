@@ -149,7 +149,7 @@ def said(process: subprocess.Popen) -> tuple[str, str]:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_nobody_outlives_the_driver(ray, how, tmp_path):
     with driver(str(tmp_path), "1000") as process:
-        assert wait_for(lambda: len(list(tmp_path.iterdir())) == 4, 30)
+        assert wait_for(lambda: len(list(tmp_path.iterdir())) == 6, 30)
         # Ray's agents stay for a minute, in the hope of telling somebody that the driver has died.
         pids = [pid for pid in descendants(process.pid)[1:] if "Agent" not in command(pid)]
         pids += [int(path.name) for path in tmp_path.iterdir()]
@@ -160,7 +160,7 @@ def test_nobody_outlives_the_driver(ray, how, tmp_path):
 
 def test_a_local_cluster_is_silent_and_ends_with_its_workers(ray, tmp_path):
     with driver(str(tmp_path), "4") as process:
-        assert wait_for(lambda: len(list(tmp_path.iterdir())) == 4, 30)
+        assert wait_for(lambda: len(list(tmp_path.iterdir())) == 6, 30)
         pids = descendants(process.pid)[1:]
         assert said(process) == ("played\n", "")
     assert wait_for(lambda: not any(map(is_alive, pids)))

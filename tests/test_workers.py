@@ -279,7 +279,7 @@ def driver(folder: Path, pause: float, num_works: int, *more: str):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nobody_outlives_the_driver(how, tmp_path):
     with driver(tmp_path, 0.01, 1000) as process:
-        assert wait_for(lambda: len(list(tmp_path.iterdir())) == 4)
+        assert wait_for(lambda: len(list(tmp_path.iterdir())) == 6)
         os.killpg(process.pid, how)
         pids = [int(path.name) for path in tmp_path.iterdir()]
         process.communicate(timeout=30)
@@ -288,7 +288,7 @@ def test_nobody_outlives_the_driver(how, tmp_path):
 
 def test_a_ctrl_c_in_the_terminal_is_for_the_driver_alone(tmp_path):
     with driver(tmp_path, 0.01, 4, "patient") as process:
-        assert wait_for(lambda: len(list(tmp_path.iterdir())) == 4)
+        assert wait_for(lambda: len(list(tmp_path.iterdir())) == 6)
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=30)
     assert (output, errors, process.returncode) == (b"main\nasked to stop\n", b"", 0)

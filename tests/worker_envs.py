@@ -60,9 +60,10 @@ def slow_to_make(seconds: float) -> gymnasium.Env:
 
 
 def tells_pids(folder: str, pause: float = 0.01) -> gymnasium.Env:
-    """Leaves its process id, and that of a simulator it starts, as names of files."""
-    simulator = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
-    for pid in (os.getpid(), simulator.pid):
+    """Leaves its process id, and those of two simulators it starts, as names of files; one has a session of its own."""
+    sleep = [sys.executable, "-c", "import time; time.sleep(100)"]
+    simulators = [subprocess.Popen(sleep, start_new_session=is_apart) for is_apart in (False, True)]
+    for pid in (os.getpid(), *(simulator.pid for simulator in simulators)):
         (Path(folder) / str(pid)).touch()
     return Walk(pause)
 

@@ -3,15 +3,17 @@
 JAX, NumPy and all that needs them are imported inside functions, here and in the commands: --help answers at once.
 """
 
+import contextlib
 import json
 import os
 import sys
+import traceback
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
-from asap.base.errors import RunError, UserError
+from asap.base.errors import RunError, UserError, message_of, to_stderr
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,7 +41,7 @@ def _show_version(asked: bool) -> None:
     if asked:
         from asap import __version__
 
-        print(f"asap {__version__}")
+        to_stdout(f"asap {__version__}")
         raise typer.Exit
 
 
@@ -54,7 +56,17 @@ def asap(
 
 def tell(as_json: bool, report: Mapping[str, Any], text: str) -> None:
     """The result of a command, as one line of JSON or in words."""
-    print(json.dumps(report) if as_json else text)
+    to_stdout(json.dumps(report) if as_json else text)
+
+
+def to_stdout(text: str) -> None:
+    """A reader that has gone (`| head`) wants nothing more; the command goes on to its own end."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        _discard(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            raise _unwritable(error) from None
 
 
 def number(value: float) -> str:
@@ -95,22 +107,27 @@ def main() -> None:
     """Runs a command; whatever goes wrong ends as one line on stderr."""
     debug = "--debug" in sys.argv
     try:
+        _open_missing_streams()
         _require_address_space()
         code = app(standalone_mode=False)
     except BaseException as error:
         code = _fail(error, debug)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:  # The reader has gone (`| head`): nothing more to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.__stdout__, sys.__stderr__):
+        lost = _flush(stream)
+        if lost is not None:
+            _discard(stream)
+            if stream is sys.__stdout__ and not isinstance(lost, BrokenPipeError):
+                code = code or _fail(_unwritable(lost), debug)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _fail(error: BaseException, debug: bool) -> int:
-    # Typer turns a broken pipe into an exit.
-    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+        error = error.__context__  # Typer turns every broken pipe into an exit, an environment's too.
+    if isinstance(error, OSError) and not _is_of_a_command(error):  # Typer prints its help.
+        if isinstance(error, BrokenPipeError):
+            return 0
+        error = _unwritable(error)
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
     if isinstance(error, KeyboardInterrupt):
@@ -118,12 +135,46 @@ def _fail(error: BaseException, debug: bool) -> int:
     if type(error).__name__ in ("Exit", "NoArgsIsHelpError"):  # Typer's own; its click is private in some releases.
         return getattr(error, "exit_code", 2)
     if debug:
-        import traceback
-
-        traceback.print_exception(error)
+        to_stderr("".join(traceback.format_exception(error)).rstrip())
     line, code = _as_line(error)
-    print(f"error: {line}", file=sys.stderr)
+    to_stderr(f"error: {line}")
     return code
+
+
+def _is_of_a_command(error: BaseException) -> bool:
+    """Whether our code was running, beyond `main`."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(frame.f_globals["__name__"].startswith("asap.") for frame in frames if frame.f_code is not main.__code__)
+
+
+def _open_missing_streams() -> None:
+    """What the shell has closed (`>&-`) leads nowhere, and no file that is opened later takes its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode)
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
+def _flush(stream: TextIO | None) -> OSError | None:
+    """What prevents it: what could not be written stays in the buffer, so that asking again tells the same."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError as error:
+        return error
+    return None
+
+
+def _discard(stream: TextIO | None) -> None:
+    """What is in its buffer and what comes later, so that the interpreter does not complain at its end."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _unwritable(error: OSError) -> RunError:
+    return RunError("stdout", f"cannot be written: {error.strerror}", cure="free space, or write elsewhere")
 
 
 def _as_line(error: BaseException) -> tuple[str, int]:
@@ -132,8 +183,9 @@ def _as_line(error: BaseException) -> tuple[str, int]:
     usage = getattr(error, "format_message", None)
     if usage is not None:
         return " ".join(f"usage: {usage()}; see `asap --help`".split()), 2
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error):
+    said = message_of(error)
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in said or "Out of memory" in said:
         cure = "use fewer lanes, seeds or hyperplanes; the last checkpoint is intact"
         return str(RunError("memory", "there is not enough of it", type(error).__name__, cure)), 1
-    what = " ".join(str(error).split()) or "no message"
+    what = said or "no message"
     return str(RunError("internal", what[:300], type(error).__name__, "run again with --debug and report it")), 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, Json, app, tell
+from asap.cli.app import Debug, Json, app, tell, to_stdout
 
 if TYPE_CHECKING:
     from asap.paper.experiments import Experiment
@@ -82,7 +82,9 @@ def _run_experiments(name: str, seeds: int | None, seed: int, out: str, as_json:
     if as_json:
         pictures = [str(folder / path) for chapter in chapters for path, _ in chapter.pictures]
         seconds = round(sum(chapter.seconds for chapter in chapters), 1)
-        print(json.dumps({"name": name, "rows": rows, "pictures": pictures, "seconds": seconds, "out": str(folder)}))
+        to_stdout(
+            json.dumps({"name": name, "rows": rows, "pictures": pictures, "seconds": seconds, "out": str(folder)})
+        )
 
 
 def _chapter(experiment: "Experiment", laboratory: "Laboratory", quiet: bool) -> "Chapter":
@@ -102,7 +104,7 @@ def _chapter(experiment: "Experiment", laboratory: "Laboratory", quiet: bool) ->
     commands += [record.command for label, record in laboratory.records.items() if label not in known]
     chapter = Chapter(experiment.name, experiment.title, rows, pictures, commands, time.monotonic() - began)
     if not quiet:
-        print(_in_words(chapter, laboratory.out), flush=True)
+        to_stdout(_in_words(chapter, laboratory.out))
     return chapter
 
 
@@ -136,4 +138,4 @@ def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: list
     markdown.write_text(results_markdown(chapters, header), encoding="utf-8")
     page.write_text(report_html(chapters, header, lambda path: (folder / path).read_bytes()), encoding="utf-8")
     if not quiet:
-        print(f"{markdown}\n{page}")
+        to_stdout(f"{markdown}\n{page}")

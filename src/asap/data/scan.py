@@ -1,12 +1,12 @@
 """The one pass over a dataset that proves every row and finds where episodes begin and end, in chunks of bounded
 size."""
 
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from asap.base.errors import to_stderr
 from asap.data.layout import BEHAVIOUR, EPISODE_COLUMNS, SUCCESS, Layout, step_columns
 from asap.data.npz import Column, bad_file
 
@@ -174,7 +174,7 @@ class Scan:
             return {"bad_rows": 0, "episodes": 0}
         dropped = self._num_episodes - len(self.episodes.number)
         left_out = f"{self._num_bad_rows:,} bad rows: left out {dropped:,} of {self._num_episodes:,} episodes"
-        print(f"note: dataset {self._path}: {left_out}; the first: {self._first_complaint}", file=sys.stderr)
+        to_stderr(f"note: dataset {self._path}: {left_out}; the first: {self._first_complaint}")
         return {"bad_rows": self._num_bad_rows, "episodes": dropped}
 
 

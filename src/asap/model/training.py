@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 
 from asap.base.arrays import member, stack
 from asap.base.episodes import EVALUATION
-from asap.base.errors import RunError, UserError
+from asap.base.errors import RunError, UserError, to_stderr
 from asap.base.spec import TaskSet
 from asap.compose import tasks_text
 from asap.config.schema import Config, PolicyConfig
@@ -225,5 +224,5 @@ def _warn(training: Training, experience: Experience, policy: ASAPPolicy) -> Non
     if states is None:
         return
     for text in warnings_about(policy, *states, training.tasks.spec.observation_names):
-        print(f"warning: {text}", file=sys.stderr)
+        to_stderr(f"warning: {text}")
         training.record.append({"kind": "warning", "message": text})

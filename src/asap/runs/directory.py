@@ -11,13 +11,12 @@ import mmap
 import numbers
 import os
 import stat
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from asap.base import files
-from asap.base.errors import RunError, UserError
+from asap.base.errors import RunError, UserError, to_stderr
 from asap.base.files import SAFELY, BadFile, parsed, reported
 from asap.runs import checkpoints
 from asap.runs.checkpoints import Checkpoint
@@ -29,8 +28,7 @@ MOST_BYTES = 4_000_000  # Of a text that is read at once.
 
 
 def print_note(text: str) -> None:
-    with contextlib.suppress(OSError):
-        print(f"note: {text}", file=sys.stderr)
+    to_stderr(f"note: {text}")
 
 
 class Run:

@@ -27,7 +27,7 @@ class ProgressBar:
         self.in_steps = config.run.steps is not None
         self.budget = config.run.steps if self.in_steps else config.run.episodes
         self.bar = None
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -47,7 +47,8 @@ class ProgressBar:
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
-            self.bar.stop()
+            with contextlib.suppress(OSError):  # The terminal has gone.
+                self.bar.stop()
 
     def show(self, report: Report) -> None:
         """A callback between updates."""

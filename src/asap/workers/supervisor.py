@@ -1,8 +1,10 @@
 """A worker is two processes: the one that plays, and its keeper, which runs nobody's code but ours and so cannot hang.
 
-Both are in a process group of their own, together with whatever an environment starts. The keeper's stdin is the
-lifeline: it ends when the driver ends, however that happens, and then the keeper kills the group, simulators included.
-When the player ends first, the keeper ends the way a shell would: with its exit code, or 128 and the signal.
+Both are in a process group of their own. The keeper's stdin is the lifeline: it ends when the driver ends, however that
+happens, or when the driver wants the worker to end; and then the keeper kills all that descend from it, simulators
+included. On Linux it is the parent of those whose own parents have ended (a "child subreaper"), so none gets away by a
+session of its own. When the player ends first, the keeper ends what is left of its children and then itself, the way a
+shell would: with the player's exit code, or 128 and the signal.
 """
 
 import ctypes
@@ -11,28 +13,70 @@ import signal
 import socket
 import sys
 import threading
+import time
 from typing import NoReturn
 
-_SET_PARENT_DEATH_SIGNAL = 1  # Of prctl, Linux.
+_SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36  # Of prctl, Linux.
+_PATIENCE = 2.0  # Seconds for killed processes to be gone.
 
 
 def keep(connection: int, board: int) -> NoReturn:
     """Runs in a new interpreter, as the leader of its process group; the arguments are file descriptors."""
     keeper = os.getpid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
     player = os.fork()
     if player == 0:
         _play(keeper, connection, board)
     os.close(connection)
     os.close(board)
     threading.Thread(target=_hold_the_lifeline, daemon=True).start()
-    status = os.waitstatus_to_exitcode(os.waitpid(player, 0)[1])
-    os._exit(status if status >= 0 else 128 - status)
+    ended, status = 0, 0
+    while ended != player:  # Others are orphans that it has become the parent of.
+        ended, status = os.waitpid(-1, 0)
+    code = os.waitstatus_to_exitcode(status)
+    _end_descendants(keeper)
+    os._exit(code if code >= 0 else 128 - code)
 
 
 def _hold_the_lifeline() -> None:
     while os.read(0, 1):
         pass
+    _end_descendants(os.getpid())
     os.killpg(0, signal.SIGKILL)
+
+
+def _end_descendants(keeper: int) -> None:
+    """Again until there are none: some may start others meanwhile."""
+    deadline = time.monotonic() + _PATIENCE
+    while (living := _descendants(keeper)) and time.monotonic() < deadline:
+        for pid in living:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:  # Gone, or another user's.
+                pass
+        time.sleep(0.005)
+
+
+def _descendants(keeper: int) -> list[int]:
+    """Those that live. Empty where the system does not tell: there the process group must do."""
+    parents = {}
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b") ")[2].split()[:2]
+        except (OSError, ValueError):
+            continue
+        parents[pid] = int(parent), state not in (b"Z", b"X")
+    family, found = {keeper}, [keeper]
+    while found:
+        found = [pid for pid, (parent, _) in parents.items() if parent in found and pid not in family]
+        family.update(found)
+    return [pid for pid in family if pid != keeper and parents[pid][1]]
 
 
 def _play(keeper: int, connection: int, board: int) -> NoReturn:
@@ -40,6 +84,8 @@ def _play(keeper: int, connection: int, board: int) -> NoReturn:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+    # A Ctrl-C is for the driver. Not ignored: what the environment starts would inherit that.
+    signal.signal(signal.SIGINT, lambda *_: None)
     for descriptor in (connection, board):  # Not for what the environment starts.
         os.set_inheritable(descriptor, False)
     from asap.workers.backend import Board

@@ -104,11 +104,12 @@ class WorkerProcess:
             self._process.wait(seconds)
 
     def kill(self) -> None:
-        """The whole group, with what the environment has started."""
+        """With all that the environment has started: the keeper sees to that, and then the whole group is killed."""
+        self._process.stdin.close()
+        self.wait(_PATIENCE_AT_DEATH)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self.wait(_PATIENCE_AT_DEATH)
-        self._process.stdin.close()
         self._socket.close()
 
     def _read(self) -> bool:

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import sys
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ from jaxtyping import Float
 
 from asap.base.episodes import EpisodeId
 from asap.envs.gymnasium.actions import Action, control, recorded, sample
-from asap.envs.gymnasium.errors import EnvError, raised, show
-from asap.envs.gymnasium.isolation import Sink, Surroundings, close, silently
+from asap.envs.gymnasium.errors import EnvError, raised, show, unreadable
+from asap.envs.gymnasium.isolation import Isolated, Surroundings, is_of_a_person
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import LARGEST, flag, number, reading, success, wrong_answer
 from asap.envs.gymnasium.spaces import bounds, check_spaces
@@ -33,6 +32,23 @@ def time_limit(env: Any, rules: EnvLimits) -> int:
     return min(limits, default=DEFAULT_LIMIT)
 
 
+class Notes:
+    """Remarks about an environment, each kind of them once."""
+
+    def __init__(self) -> None:
+        self._kinds, self._new = set(), []
+
+    def add(self, kind: str, note: str) -> None:
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            self._new.append(note)
+
+    def take(self) -> tuple[str, ...]:
+        """What was noted since they were last taken."""
+        notes, self._new = tuple(self._new), []
+        return notes
+
+
 class CheckedEnv:
     """One environment, played episode by episode.
 
@@ -42,10 +58,11 @@ class CheckedEnv:
 
     def __init__(self, source: EnvSource, rules: EnvLimits):
         self._rules = rules
-        self._sink, self._noted, self._notes = Sink(), set(), []
+        self._isolated, notes = Isolated(), Notes()
+        self._note, self.take_notes = notes.add, notes.take
         before = Surroundings.now()
         try:
-            self._env = silently(self._sink, source.build)
+            self._env = self._isolated.run(source.build)
         finally:
             self._tidy(before)
         self._spaces = self._env.observation_space, self._env.action_space
@@ -71,10 +88,11 @@ class CheckedEnv:
         try:
             x = self._read(self._begin(seed))
             self._check_spaces()
-        except EnvError as trouble:
+        except Exception as error:
             self._tidy(self._before)
-            raise trouble.at("env.reset", 0, [])  # noqa: B904 - it is the same one, with its place.
+            raise unreadable(error).at("env.reset", 0, []) from error.__cause__
         self._tidy(self._before)
+        self._isolated.hold()
         self._seen = [x]
         if self._rules.strict_obs:
             self._check_bounds("env.reset")
@@ -84,17 +102,16 @@ class CheckedEnv:
         theirs = self._act(action)
         self._actions.append(action)
         self._elapsed += 1
-        stdout, sys.stdout = sys.stdout, self._sink
         try:
-            answer = self._env.step(theirs)
-        except (Exception, SystemExit) as error:
+            answer = self._isolated.call(self._env.step, theirs)
+        except BaseException as error:
+            if is_of_a_person(error):
+                raise
             raise self._placed(raised(error)) from error
-        finally:
-            sys.stdout = stdout
         try:
             x, reward, terminated, truncated, info = self._unpacked(answer)
-        except EnvError as trouble:
-            raise self._placed(trouble) from None
+        except Exception as error:
+            raise self._placed(unreadable(error)) from None
         if self._watches_bounds:
             self._seen.append(x)
             if self._rules.strict_obs:
@@ -112,19 +129,16 @@ class CheckedEnv:
         """An action that comes from a file; ValueError if it is none."""
         return recorded(self._spaces[1], action)
 
-    def take_notes(self) -> tuple[str, ...]:
-        """What was noted since they were last taken."""
-        notes, self._notes = tuple(self._notes), []
-        return notes
-
     def close(self) -> None:
-        close(self._env)
+        self._isolated.close(self._env)
 
     def _begin(self, seed: int) -> Any:
         for attempt in itertools.count():
             try:
-                answer = silently(self._sink, lambda: self._env.reset(seed=seed))
-            except (Exception, SystemExit) as error:
+                answer = self._isolated.run(self._env.reset, seed=seed)
+            except BaseException as error:
+                if is_of_a_person(error):
+                    raise
                 trouble = raised(error)
                 if attempt >= self._rules.env_retries:
                     raise trouble from error
@@ -162,7 +176,7 @@ class CheckedEnv:
         return value
 
     def _finish(self, terminated: bool, truncated: bool, info: Any) -> None:
-        self.terminated, self.success = terminated, success(info)
+        self.terminated, self.success = terminated, success(info, functools.partial(self._note, "success"))
         if not (terminated or truncated):
             self._note(
                 "max_steps", f"an episode that did not end by itself was cut after {self._limit} steps (max_steps)"
@@ -201,13 +215,9 @@ class CheckedEnv:
         return trouble.at("env.step", self._elapsed, self._actions)
 
     def _tidy(self, before: Surroundings) -> None:
+        self._isolated.release()
         for told in before.restore():
             self._note(told, told)
-        printed = self._sink.take_line()
+        printed = self._isolated.sink.take_line()
         if printed:
             self._note("printed", f"the environment prints, for instance '{printed[:80]}'; not shown")
-
-    def _note(self, kind: str, note: str) -> None:
-        if kind not in self._noted:
-            self._noted.add(kind)
-            self._notes.append(note)

@@ -3,7 +3,7 @@
 import traceback as tracebacks
 from typing import Any, Protocol
 
-from asap.base.errors import RunError
+from asap.base.errors import RunError, message_of
 
 _LONGEST = 300
 
@@ -30,7 +30,16 @@ class EnvError(Exception):
 def raised(error: BaseException) -> EnvError:
     """The environment's own exception."""
     told = "".join(tracebacks.format_exception(error))
-    return EnvError(f"env raised {type(error).__name__}: {error}".removesuffix(": "), traceback=told)
+    return EnvError(f"env raised {type(error).__name__}: {message_of(error)}".removesuffix(": "), traceback=told)
+
+
+def unreadable(error: Exception) -> EnvError:
+    """What was wrong with a value from an environment, which may also be an object that raises when it is looked at."""
+    if isinstance(error, EnvError):
+        return error
+    told = "".join(tracebacks.format_exception(error))
+    what = f"returned what cannot be read: {type(error).__name__}: {message_of(error)}".removesuffix(": ")
+    return EnvError(what, traceback=told)
 
 
 class Misbehaviour(Protocol):

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 from importlib.machinery import PathFinder
 from typing import Any, NamedTuple
 
-from asap.base.errors import UserError
+from asap.base.errors import UserError, message_of
+from asap.envs.gymnasium.isolation import is_of_a_person
 
 FIELD = "env"
+OBJECT, FACTORY = "an environment object", "env factory"
 IMPORTABLE = "pass an importable 'module:function'"
 
 
@@ -61,7 +63,9 @@ class EnvSource(NamedTuple):
             env = self._maker()()
         except UserError:
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if is_of_a_person(error):
+                raise
             raise _explain(self.name, error) from error
         _require_env(env, self.name)
         return env
@@ -78,7 +82,9 @@ class EnvSource(NamedTuple):
             raise _named_by_a_stranger(self)
         reason = _why_not_portable(self)
         if reason:
-            raise UserError(FIELD, f"env factory cannot be sent to workers ({reason})", self.name, IMPORTABLE)
+            is_object = isinstance(self.make, Lent)
+            what, cure = (OBJECT, f"use workers=0, pass an id, or {IMPORTABLE}") if is_object else (FACTORY, IMPORTABLE)
+            raise UserError(FIELD, f"{what} cannot be sent to workers ({reason})", self.name, cure)
         return self._replace(make=None)
 
     def _maker(self) -> Callable[[], Any]:
@@ -189,12 +195,8 @@ def _name_of(factory: Callable[..., Any]) -> str:
 def _why_not_portable(source: EnvSource) -> str:
     """Empty where nothing speaks against it."""
     if isinstance(source.make, Lent):
-        spec = source.make.env.spec
-        if spec is None:
-            return "an environment without an id"
-        if spec.additional_wrappers:
-            return "an environment in wrappers: " + ", ".join(wrapper.name for wrapper in spec.additional_wrappers)
-    elif source.make is not None:
+        return "what was set on it would be lost"
+    if source.make is not None:
         module, _, name = source.name.partition(":")
         if "<lambda>" in name:
             return "lambda"
@@ -255,7 +257,7 @@ def _explain(name: str, error: BaseException) -> EnvNotMade:
     """An error from the making of an environment, in one line."""
     import gymnasium
 
-    said = " ".join(str(error).split())
+    said = message_of(error)
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         return EnvNotMade(FIELD, f"'{name}' needs a package that is not installed", cure=said)
     if isinstance(error, ModuleNotFoundError):

@@ -137,20 +137,31 @@ def number(reward: Any) -> float:
 
 def flag(name: str, value: Any) -> bool:
     """`terminated` or `truncated`, if it is as good as a bool."""
+    if not _is_truth(value):
+        raise EnvError(f"{name} must be True or False", show(value))
+    return bool(value)
+
+
+def _is_truth(value: Any) -> bool:
+    """A bool, or 0 or 1, of whatever type; but no text, no array of several, nothing that is not a number."""
     if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    is_scalar = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.shape == ())
-    if is_scalar and value in (0, 1):
-        return bool(value)
-    raise EnvError(f"{name} must be True or False", show(value))
+        return True
+    is_array = isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "biuf"
+    return (isinstance(value, numbers.Real) or is_array) and bool(value in (0, 1))
 
 
-def success(info: Any) -> bool | None:
+def success(info: Any, notice: Notice) -> bool | None:
     """By the two keys that environments use for it; None where they do not tell."""
     for key in ("is_success", "success"):
         value = info.get(key) if isinstance(info, dict) else None
-        if value is not None and np.ndim(value) == 0:
-            return bool(value)
+        if value is None:
+            continue
+        try:
+            if _is_truth(value):
+                return bool(value)
+        except Exception:  # It raises when it is looked at.
+            pass
+        notice(f"info['{key}'] must be True or False; it is {show(value)}, which is not counted")
     return None
 
 

@@ -16,7 +16,7 @@ from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError
-from asap.envs.gymnasium.isolation import Sink, Surroundings, close, silently
+from asap.envs.gymnasium.isolation import Isolated, Surroundings
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.envs.gymnasium.names import GRID_COLUMNS, KNOWN, Names
 from asap.envs.gymnasium.observations import reading
@@ -140,13 +140,13 @@ class HostedTask:
 
 def describe(source: EnvSource, rules: EnvLimits) -> HostedTask:
     """Makes the environment once, to look at it; raises UserError where it cannot be learned."""
-    before = Surroundings.now()
+    before, isolated = Surroundings.now(), Isolated()
     try:
-        env = silently(Sink(), source.build)
+        env = isolated.run(source.build)
         try:
             return _described(env, source, rules)
         finally:
-            close(env)
+            isolated.close(env)
     finally:
         before.restore()
 
