@@ -15,10 +15,12 @@ from gymnasium import spaces
 
 from asap.base.episodes import TRAINING, EpisodeId
 from asap.base.errors import RunError, UserError
+from asap.config.schema import EnvConfig
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.task import describe
+from asap.envs.resolve import resolve
 from asap.workers.failures import Recording, failure
 from asap.workers.work import Failed
 
@@ -240,6 +242,14 @@ def test_a_reset_that_raises_is_tried_again():  # 20
     border = CheckedEnv(source(envs.ResetRaises, times=2), EnvLimits())
     assert len(play(border)) == envs.LENGTH + 1
     assert "ConnectionError" in border.take_notes()[0]
+
+
+def test_all_that_the_settings_ask_of_an_environment_is_asked_of_it():
+    env = EnvConfig(max_steps=7, strict_obs=True, reward_scale=0.5, env_retries=4)
+    assert resolve("CartPole-v1", env).rules == EnvLimits(7, True, 0.5, 4)
+    border = CheckedEnv(source(envs.ResetRaises, times=1), resolve("CartPole-v1", EnvConfig(env_retries=0)).rules)
+    with pytest.raises(EnvError, match="ConnectionError"):
+        play(border)
 
 
 def test_a_border_goes_on_after_trouble():

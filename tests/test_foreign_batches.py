@@ -174,6 +174,18 @@ def test_the_task_of_an_episode_is_drawn_by_its_id_alone():
     assert again == asked[100:140]
 
 
+def test_what_draws_the_task_draws_nothing_else():
+    """Task, reset and choices of an episode have random numbers of their own."""
+    for number in range(20):
+        episode = EpisodeId(7, TRAINING, number)
+        first = episode.choices().random()
+        assert len({episode.uniform(), first, episode.reset_seed / 2**31}) == 3
+    tasks, firsts = np.array(
+        [(e.uniform(), e.choices().random()) for e in (EpisodeId(7, TRAINING, n) for n in range(500))]
+    ).T
+    assert abs(np.corrcoef(tasks, firsts)[0, 1]) < 0.15  # Three standard errors.
+
+
 def test_a_batch_tells_the_task_of_every_step(tmp_path):
     """Two environments in this process: whose steps they are, its descriptor, and its totals."""
     config, tasks = two_tasks("learn.batch_steps=200")
