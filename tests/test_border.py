@@ -16,6 +16,7 @@ from gymnasium import spaces
 from asap.base.episodes import TRAINING, EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.config.schema import EnvConfig
+from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import reading
@@ -632,6 +633,39 @@ def test_what_can_be_sent_makes_the_same_environment(origin, name, options):
     assert describe(ours, EnvLimits()).spec == describe(sent, EnvLimits()).spec
     played, again = (play(CheckedEnv(each, EnvLimits())) for each in (ours, sent))
     assert [reward for _, reward in played] == [reward for _, reward in again]
+
+
+def test_what_was_made_to_be_looked_at_is_closed():
+    made = []
+
+    class Closable(envs.Walk):
+        def __init__(self):
+            super().__init__()
+            made.append(self)
+            self.closed = False
+
+        def close(self):
+            self.closed = True
+
+    describe(EnvSource.of(Closable), EnvLimits())
+    assert [env.closed for env in made] == [True]
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(3),
+        spaces.Discrete(3, start=1),
+        spaces.MultiDiscrete([2, 3], start=[1, -1]),
+        spaces.MultiBinary((2, 2)),
+        spaces.Box(np.float32([-1, -np.inf]), np.float32([1, np.inf])),
+        spaces.Box(0, 255, (2, 3), np.int64),
+    ],
+    ids=str,
+)
+def test_a_space_comes_back_from_its_record(space):
+    """As a saved model keeps it."""
+    assert space_records.restore(json.loads(json.dumps(space_records.record(space)))) == space
 
 
 def test_a_live_environment_stays_open():

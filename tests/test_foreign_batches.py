@@ -16,7 +16,7 @@ from asap.compose import compose
 from asap.config.schema import Config
 from asap.envs.gymnasium.make import EnvSource
 from asap.envs.gymnasium.task import HostedTask
-from asap.experience.hosted import Hosted
+from asap.experience.hosted import Hosted, evaluation_of
 from asap.experience.protocol import Counters, EpisodeIds
 from asap.learn.loop import Loop
 from asap.model import training
@@ -102,6 +102,35 @@ def test_a_seed_that_has_stopped_plays_nothing():
     batches = experience.feed(blank_start(config, tasks).policy, counters, np.array([False, True]))
     assert batches[0] is None and batches[1].totals.episodes.tolist() == [8]
     assert listening.numbers(0) == [] and listening.numbers(1) == list(range(8))
+
+
+def test_the_curve_of_a_seed_that_has_stopped_stays_where_it_was():
+    config, tasks = composed("run.seeds=2")
+    experience, _ = experience_of(config, tasks)
+    policies, counters = blank_start(config, tasks).policy, Counters(np.zeros(2, int), np.zeros(2, int))
+    experience.feed(policies, counters, np.ones(2, bool))
+    last = experience.look(policies, 1).returns
+    experience.feed(policies, counters._replace(episodes=np.full(2, 8)), np.array([False, True]))
+    now = experience.look(policies, 2).returns
+    np.testing.assert_array_equal(now[0], last[0])
+    assert (now[1] != last[1]).all()
+
+
+def test_an_evaluation_counts_by_hand():
+    """Two episodes: rewards of 1, 2 and 4 under skills 0, 0 and 1, and one of 8 under skill 1."""
+    _, tasks = composed()
+
+    def played(number: int, skills: list[int], rewards: list[float]) -> Played:
+        zeros = np.zeros((len(rewards) + 1, 4), np.float32)
+        choices = np.int32(skills), np.zeros(len(rewards), np.int32)
+        return Played(EpisodeId(0, EVALUATION, number), zeros, *choices, np.float32(rewards), True, None)
+
+    found = evaluation_of([[played(0, [0, 0, 1], [1, 2, 4]), played(1, [1], [8])]], tasks, num_skills=2)
+    gamma = tasks.spec.discount
+    np.testing.assert_allclose(found.discounted[0, 0], [1 + 2 * gamma + 4 * gamma**2, 8], rtol=1e-6)
+    assert found.returns.tolist() == [[[7.0, 8.0]]] and found.lengths.tolist() == [[[3.0, 1.0]]]
+    assert found.skill_steps.tolist() == [[[2, 2]]] and found.skill_starts.tolist() == [[[1, 2]]]
+    assert found.usage.tolist() == [[[0.5, 0.5]]] and found.durations.tolist() == [[[2.0, 1.0]]]
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
