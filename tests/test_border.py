@@ -15,10 +15,13 @@ from gymnasium import spaces
 
 from asap.base.episodes import TRAINING, EpisodeId
 from asap.base.errors import RunError, UserError
+from asap.config.schema import EnvConfig
+from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.task import describe
+from asap.envs.resolve import resolve
 from asap.workers.failures import Recording, failure
 from asap.workers.work import Failed
 
@@ -240,6 +243,14 @@ def test_a_reset_that_raises_is_tried_again():  # 20
     border = CheckedEnv(source(envs.ResetRaises, times=2), EnvLimits())
     assert len(play(border)) == envs.LENGTH + 1
     assert "ConnectionError" in border.take_notes()[0]
+
+
+def test_all_that_the_settings_ask_of_an_environment_is_asked_of_it():
+    env = EnvConfig(max_steps=7, strict_obs=True, reward_scale=0.5, env_retries=4)
+    assert resolve("CartPole-v1", env).rules == EnvLimits(7, True, 0.5, 4)
+    border = CheckedEnv(source(envs.ResetRaises, times=1), resolve("CartPole-v1", EnvConfig(env_retries=0)).rules)
+    with pytest.raises(EnvError, match="ConnectionError"):
+        play(border)
 
 
 def test_a_border_goes_on_after_trouble():
@@ -616,6 +627,39 @@ def test_what_can_be_sent_makes_the_same_environment(origin, name, options):
     assert describe(ours, EnvLimits()).spec == describe(sent, EnvLimits()).spec
     played, again = (play(CheckedEnv(each, EnvLimits())) for each in (ours, sent))
     assert [reward for _, reward in played] == [reward for _, reward in again]
+
+
+def test_what_was_made_to_be_looked_at_is_closed():
+    made = []
+
+    class Closable(envs.Walk):
+        def __init__(self):
+            super().__init__()
+            made.append(self)
+            self.closed = False
+
+        def close(self):
+            self.closed = True
+
+    describe(EnvSource.of(Closable), EnvLimits())
+    assert [env.closed for env in made] == [True]
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(3),
+        spaces.Discrete(3, start=1),
+        spaces.MultiDiscrete([2, 3], start=[1, -1]),
+        spaces.MultiBinary((2, 2)),
+        spaces.Box(np.float32([-1, -np.inf]), np.float32([1, np.inf])),
+        spaces.Box(0, 255, (2, 3), np.int64),
+    ],
+    ids=str,
+)
+def test_a_space_comes_back_from_its_record(space):
+    """As a saved model keeps it."""
+    assert space_records.restore(json.loads(json.dumps(space_records.record(space)))) == space
 
 
 def test_a_live_environment_stays_open():

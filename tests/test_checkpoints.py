@@ -533,3 +533,15 @@ def test_a_file_under_the_name_of_another_step_is_refused(tmp_path, name):
     path.rename(path.with_name(path.name.replace("000003", "000004")))
     with pytest.raises(RunError, match="holds step 3"):
         checkpoints.newest(tmp_path, pytest.fail, name=name)
+
+
+def test_saving_leaves_no_file_open(tmp_path):
+    def num_open() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    checkpoints.write(tmp_path, 0, ARRAYS, {})
+    before = num_open()
+    for step in range(1, 6):
+        checkpoints.write(tmp_path, step, ARRAYS, {})
+        checkpoints.read(tmp_path / f"ckpt-{step:06d}.safetensors")
+    assert num_open() == before

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from asap.learn.convergence import Monitor, has_converged, start_monitor, watch
+from asap.learn.convergence import Monitor, averaged, has_converged, start_monitor, watch
 from asap.policy.score import Parameters
 
 TOLERANCE = 0.01
@@ -102,3 +102,18 @@ def test_updates_after_the_end_do_not_count():
     gradients = np.concatenate([np.full((2, 1, 1), 3.0), np.full((2, 1, 1), 100.0)])
     assert norm_without_noise(gradients, np.array([[True], [True], [False], [False]])).tolist() == [3.0]
     assert norm_without_noise(gradients, np.array([[True], [False], [False], [False]])).tolist() == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("lateness", "expected"),
+    [
+        (0.0, [1.0, 1.5, 3.0]),  # The plain mean of 1, 2 and 6.
+        (1.0, [1.0, 1 + 2 / 3, 1 + 2 / 3 + (6 - 1 - 2 / 3) / 2]),  # Update n, from 1, weighs 2 / (n + 1).
+    ],
+)
+def test_the_average_is_of_the_updates_and_not_of_the_start(lateness, expected):
+    average, found = parameters(np.full(12, 1000.0)), []
+    for iteration, value in enumerate((1.0, 2.0, 6.0)):
+        average = averaged(average, parameters(np.full(12, value)), jnp.int32(iteration), lateness)
+        found.append(float(average.beta[0, 0]))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

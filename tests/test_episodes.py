@@ -122,6 +122,11 @@ def test_tasks_are_drawn_by_weight(compiled, weights):
     assert tasks.draw(jnp.float32(1 - 2**-23)) == np.flatnonzero(expected)[-1]
 
 
+def test_named_tasks_are_drawn_by_the_weights_they_are_given():
+    tasks = task_set((("two-rooms", 9.0), ("flipped-two-rooms", 1.0)))
+    np.testing.assert_allclose(tasks.weights, [0.9, 0.1], rtol=1e-6)
+
+
 def test_one_task_of_a_set_alone():
     tasks = CompiledTasks.of(Rooms(), line(3), (1.0, 2.0, 5.0))
     alone = tasks.only("task 1")

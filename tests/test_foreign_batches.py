@@ -16,7 +16,7 @@ from asap.compose import compose
 from asap.config.schema import Config
 from asap.envs.gymnasium.make import EnvSource
 from asap.envs.gymnasium.task import HostedTask
-from asap.experience.hosted import Hosted
+from asap.experience.hosted import Hosted, evaluation_of
 from asap.experience.protocol import Counters, EpisodeIds
 from asap.learn.loop import Loop
 from asap.model import training
@@ -104,6 +104,35 @@ def test_a_seed_that_has_stopped_plays_nothing():
     assert listening.numbers(0) == [] and listening.numbers(1) == list(range(8))
 
 
+def test_the_curve_of_a_seed_that_has_stopped_stays_where_it_was():
+    config, tasks = composed("run.seeds=2")
+    experience, _ = experience_of(config, tasks)
+    policies, counters = blank_start(config, tasks).policy, Counters(np.zeros(2, int), np.zeros(2, int))
+    experience.feed(policies, counters, np.ones(2, bool))
+    last = experience.look(policies, 1).returns
+    experience.feed(policies, counters._replace(episodes=np.full(2, 8)), np.array([False, True]))
+    now = experience.look(policies, 2).returns
+    np.testing.assert_array_equal(now[0], last[0])
+    assert (now[1] != last[1]).all()
+
+
+def test_an_evaluation_counts_by_hand():
+    """Two episodes: rewards of 1, 2 and 4 under skills 0, 0 and 1, and one of 8 under skill 1."""
+    _, tasks = composed()
+
+    def played(number: int, skills: list[int], rewards: list[float]) -> Played:
+        zeros = np.zeros((len(rewards) + 1, 4), np.float32)
+        choices = np.int32(skills), np.zeros(len(rewards), np.int32)
+        return Played(EpisodeId(0, EVALUATION, number), zeros, *choices, np.float32(rewards), True, None)
+
+    found = evaluation_of([[played(0, [0, 0, 1], [1, 2, 4]), played(1, [1], [8])]], tasks, num_skills=2)
+    gamma = tasks.spec.discount
+    np.testing.assert_allclose(found.discounted[0, 0], [1 + 2 * gamma + 4 * gamma**2, 8], rtol=1e-6)
+    assert found.returns.tolist() == [[[7.0, 8.0]]] and found.lengths.tolist() == [[[3.0, 1.0]]]
+    assert found.skill_steps.tolist() == [[[2, 2]]] and found.skill_starts.tolist() == [[[1, 2]]]
+    assert found.usage.tolist() == [[[0.5, 0.5]]] and found.durations.tolist() == [[[2.0, 1.0]]]
+
+
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_an_evaluation_is_deterministic_if_that_is_asked_for(deterministic):
     config, tasks = composed()
@@ -172,6 +201,18 @@ def test_the_task_of_an_episode_is_drawn_by_its_id_alone():
     fed(experience, config, tasks, first=100)
     again = [episode for work in listening.works for episode in work.episodes]
     assert again == asked[100:140]
+
+
+def test_what_draws_the_task_draws_nothing_else():
+    """Task, reset and choices of an episode have random numbers of their own."""
+    for number in range(20):
+        episode = EpisodeId(7, TRAINING, number)
+        first = episode.choices().random()
+        assert len({episode.uniform(), first, episode.reset_seed / 2**31}) == 3
+    tasks, firsts = np.array(
+        [(e.uniform(), e.choices().random()) for e in (EpisodeId(7, TRAINING, n) for n in range(500))]
+    ).T
+    assert abs(np.corrcoef(tasks, firsts)[0, 1]) < 0.15  # Three standard errors.
 
 
 def test_a_batch_tells_the_task_of_every_step(tmp_path):

@@ -229,3 +229,16 @@ def test_a_player_can_be_copied():
 def test_it_needs_no_jax():
     code = "import sys, asap.policy.host; print('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
+
+
+@pytest.mark.parametrize(("chance", "kept"), [(0.55, True), (0.6, True), (0.65, False), (0.9, False)])
+def test_the_likeliest_skill_of_a_policy_that_commits_is_the_same_on_the_host(chance, kept):
+    """The other skill has this chance p anew. With termination 1/2 the one in force is kept, s = (1 - p) / 2 of the
+    time: it has s + (1 - s) (1 - p) in all, and the other (1 - s) p: 0.52 to 0.48 at 0.6, 0.46 to 0.54 at 0.65."""
+    beta = np.float32([[np.log(chance / (1 - chance)), 0, 0]])
+    maps = [Features.of(Polynomial(degree), (0, 1)) for degree in (1, 0)]
+    skills = GibbsSkills(np.zeros((2, ACTIONS, 1), np.float32), np.float32(1))
+    policy = ASAPPolicy(Partition(beta, np.float32(1)), skills, *maps, 0.5)
+    x = np.zeros(2, np.float32)
+    assert Player(plan_of(policy, 2)).act(x, previous=0)[0] == (0 if kept else 1)
+    assert policy.likeliest(x, np.zeros(0, np.float32), jnp.int32(0))[0] == (0 if kept else 1)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from asap.base.arrays import pick
 from asap.base.errors import UserError
 from asap.base.keys import fold, host_generator, root
 from asap.base.types import Transition
@@ -342,3 +343,12 @@ def test_every_seed_needs_its_memory(monkeypatch):
     require_memory(Config(RunConfig(seeds=1), PolicyConfig(hyperplanes=4), learn), task)
     with pytest.raises(UserError, match="policy.hyperplanes"):
         require_memory(Config(RunConfig(seeds=1000), PolicyConfig(hyperplanes=4), learn), task)
+
+
+@pytest.mark.parametrize("count", [1, 4, 16, 17, 40])
+def test_a_number_picks_where_the_cumulative_distribution_passes_it(count):
+    """Shares of 1, 2, 3, ... in order, of few and of many; the middle of each share picks it."""
+    shares = np.arange(1, count + 1) / (count * (count + 1) / 2)
+    middles = np.cumsum(shares) - shares / 2
+    picked = pick(jnp.float32(middles), jnp.broadcast_to(jnp.float32(shares)[:, None], (count, count)))
+    np.testing.assert_array_equal(picked, np.arange(count))

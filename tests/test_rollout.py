@@ -12,9 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.arrays import stack
+from asap.base.episodes import EVALUATION
 from asap.base.keys import fold, root
 from asap.base.types import Transition
-from asap.experience.compiled import Counted, count_episodes
+from asap.compose import compose
+from asap.experience.compiled import Compiled, Counted, count_episodes
+from asap.experience.protocol import EpisodeIds
 from asap.experience.rollout import Likeliest, fresh_episodes, play_window, start_lanes
 from asap.experience.rollout import play as play_lanes
 from asap.experience.summed_scores import play_scored
@@ -257,6 +261,17 @@ def test_an_evaluation_is_the_first_episode_of_every_lane(play, assess, case):
                 begun[skill] += t == 0 or skills[t - 1] != skill
         np.testing.assert_array_equal(found.skill_steps, used)
         np.testing.assert_array_equal(found.skill_starts, begun)
+
+
+def test_every_round_of_an_evaluation_has_episodes_of_its_own(short_rooms, new_policy):
+    """Ten episodes in rounds of four: the second round is what an evaluation that begins with it plays."""
+    config, tasks = compose(["two-rooms"], {}, overrides=["run.eval_episodes=4"])
+    experience = Compiled(config, tasks, short_rooms.only("near"))
+    policies = stack([jax.tree.map(np.asarray, new_policy(**CASES["constant"]))])
+    whole = experience.evaluate(policies, EpisodeIds([0], EVALUATION), 10, False).returns[0, 0]
+    second = experience.evaluate(policies, EpisodeIds([0], EVALUATION, 1), 4, False).returns[0, 0]
+    np.testing.assert_array_equal(whole[4:8], second)
+    assert len(whole) == 10 and (whole[:4] != second).any()
 
 
 def test_discounted_returns_are_those_of_the_stored_steps(play, assess, short_rooms):

@@ -69,6 +69,14 @@ def test_a_shot_leaves_the_goalkeeper_aside():
     assert np.degrees(float(command.angle)) < -10
 
 
+@pytest.mark.parametrize("away, spared", [(7.5, 0.915), (5.0, 0.81)])
+def test_a_shot_past_a_goalkeeper_in_the_middle_goes_to_a_corner(away, spared):
+    """The posts are 7.01 m from the middle; 0.6 m and 4.2 cm per metre are spared of that."""
+    now = world(ball=(52.5 - away, 0.0), me=(51.9 - away, 0.0), keeper=(51.5, 0.0))
+    angle = abs(float(act(jnp.int32(striker.SHOOT), now).angle))
+    assert angle == pytest.approx(np.arctan2(7.01 - spared, away), rel=1e-3)
+
+
 def test_dribbling_goes_ahead_and_stays_within_reach():
     now = world(ball=(20.6, 0.0), me=(20.0, 0.0))
     command = act(jnp.int32(striker.DRIBBLE), now)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import asap.base.stats
+from asap.base.arrays import known_mean
 from asap.base.errors import UserError
 from asap.base.stats import (
     SeedCurve,
@@ -128,3 +129,9 @@ def test_nothing_to_summarise_is_an_error_with_a_cure(wrong):
 def test_wilson_by_the_table(successes, interval):
     """Ten trials, 95 %."""
     assert wilson_interval(successes, 10) == pytest.approx(interval, abs=1e-4)
+
+
+def test_what_is_not_known_has_no_part_in_a_mean():
+    nan = np.nan
+    np.testing.assert_array_equal(known_mean([[1.0, nan, 3.0], [nan, nan, 5.0], [nan, nan, nan]]), [2.0, 5.0, nan])
+    assert known_mean([[1.0, nan], [4.0, 7.0]], (0, 1)) == 4.0
