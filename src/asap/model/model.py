@@ -27,11 +27,11 @@ from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
 from asap.compose import compose, feature_settings, given_task, refuse_unsaid, same_but_for_budget, with_budget
 from asap.config.schema import Config
-from asap.envs.gymnasium.make import EnvNotMade
 from asap.envs.recorded import SaidEnv
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation
 from asap.learn.state import TrainState
+from asap.model import reading
 from asap.model.files import Saved, are_equal, policies_in, read_saved, source_policies, write_saved
 from asap.model.predict import Predictor
 from asap.model.result import Result, evaluation_report
@@ -286,37 +286,16 @@ class ASAP:
 
     def explanation(self, task: str | None = None) -> "Explanation":
         """The same with its numbers."""
-        from asap.show.words.explain import explain, explain_played
-
-        if task is None:
-            tasks, play = self.tasks, self._play_to_read
-        else:
-            shown = self.task(task)
-            index = self.tasks.names.index(shown.name)
-            tasks = TaskSet((shown,), (1.0,))
-
-            def play(policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
-                return self._play_to_read(policies, deterministic).on_task(index)
-
-        try:
-            return explain_played(self.policy, tasks, play)
-        except EnvNotMade as error:
-            print_note(f"nothing was played: {error}")
-            return explain(self.policy, tasks)
+        return reading.explanation(self.policy, self.tasks, self._shown(task), self._play_to_read)
 
     def plot(self, task: str | None = None, title: str | None = None) -> "Figure":
         """The map of the partition with the skills in it; of several tasks, the first unless `task` names another."""
-        from asap.show.figures import policy_map
-
         shown = self.task(task)
         title = title or f"{shown.name}, seed {self.seed}"
-        try:
-            played = self._play_to_read([self.policy], deterministic=False)
-        except EnvNotMade as error:
-            print_note(f"nothing was played: {error}")
-            return policy_map(self.policy, shown, None, None, title)
-        usage = played.usage[0, self.tasks.names.index(shown.name)]
-        return policy_map(self.policy, shown, played.observations, usage, title)
+        return reading.plot(self.policy, self.tasks, shown, title, self._play_to_read)
+
+    def _shown(self, name: str | None) -> Task | None:
+        return None if name is None else self.task(name)
 
     def _play_to_read(self, policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
         """Policies on the same few episodes, for words and pictures."""
