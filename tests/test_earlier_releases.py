@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from asap import ASAP
+from asap.base.errors import RunError
+from asap.runs import checkpoints
 
 RELEASES = sorted(path.parent for path in (Path(__file__).parent / "data" / "releases").glob("*/expected.json"))
 EXPECTED = {release: json.loads((release / "expected.json").read_text()) for release in RELEASES}
@@ -118,3 +120,20 @@ def test_the_settings_of_a_run_are_read(recorded, tmp_path):
         kept = old[section].keys() & new[section].keys()
         assert {name: new[section][name] for name in kept} == {name: old[section][name] for name in kept}
     assert new["run"]["tasks"] == old["run"]["tasks"] and new["run"]["seeds"] == old["run"]["seeds"]
+
+
+# ---- Policies that commit -----------------------------------------------------------------------------------------
+
+
+def test_a_committed_model_with_a_critic_that_saw_no_skills_is_of_use_but_learns_no_further(tmp_path):
+    """Its inputs were the observation and the task; those of the two skills are missing."""
+    path = tmp_path / "committed.asap"
+    ASAP("two-rooms", settings=("policy.termination=0.1", "learn.lanes=2", "learn.window=8")).learn(16).save(path)
+    sealed = checkpoints.unseal(path.read_bytes())
+    hidden = sealed.arrays["critic.hidden"]
+    path.write_bytes(checkpoints.seal(sealed.step, {**sealed.arrays, "critic.hidden": hidden[..., :-2]}, sealed.meta))
+    model = ASAP.load(path)
+    assert "skill 1" in model.explain() and math.isfinite(model.evaluate(episodes=2)["return"])
+    with pytest.raises(RunError, match="critic did not see the skill in force .*asap transfer") as refused:
+        model.learn(32)
+    assert "\n" not in str(refused.value)

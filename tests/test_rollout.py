@@ -23,7 +23,15 @@ from asap.experience.rollout import Likeliest, fresh_episodes, play_window, star
 from asap.experience.rollout import play as play_lanes
 from asap.experience.summed_scores import play_scored
 from asap.policy.policy import NO_SKILL, ASAPPolicy
-from asap.policy.score import MARGINAL, SAMPLED, Parameters, score, weighted_score
+from asap.policy.score import (
+    MARGINAL,
+    SAMPLED,
+    Parameters,
+    is_filtered,
+    score,
+    weighted_filtered_score,
+    weighted_score,
+)
 
 LANES, STEPS, EPISODES, DISCOUNT = 5, 40, 12, 0.9
 CASES = {
@@ -161,6 +169,8 @@ def both(short_rooms, play, compiled) -> Callable[[str, str, int], tuple[Any, di
 
     def from_storage(policy, steps, weights, counted, gradient):
         batch = jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-2], -1), steps)
+        if is_filtered(policy, gradient):
+            return [weighted_filtered_score(policy, steps, weight.reshape(-1)) for weight in (weights, counted)]
         scores = score(policy, batch, gradient)
         return [weighted_score(policy, batch, scores, weight.reshape(-1)) for weight in (weights, counted)]
 
@@ -192,7 +202,7 @@ def close(found: Parameters, expected: Parameters) -> None:
         np.testing.assert_allclose(leaf, target, atol=2e-5 * np.abs(target).max(), rtol=0, err_msg=name)
 
 
-PAIRS = pytest.mark.parametrize("case, gradient", [("constant", SAMPLED), ("linear", MARGINAL)])
+PAIRS = pytest.mark.parametrize("case, gradient", [("constant", SAMPLED), ("constant", MARGINAL), ("linear", MARGINAL)])
 
 
 @PAIRS

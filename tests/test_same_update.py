@@ -6,6 +6,8 @@ hand. Steps are held against derivatives by finite differences of the objective,
 float64.
 """
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.special import expit, log_softmax, logsumexp
@@ -62,7 +64,8 @@ TWO_START = START._replace(
     moment=[1.0, 2.0, 2.0],
     task_features="additive",
 )
-COMMITTED = START._replace(termination=0.25)
+# The critic of a policy that commits sees the skills in force, and here makes nothing of them.
+COMMITTED = START._replace(termination=0.25, ramps=[[1.0, 0.0, 0.0]])
 
 LEARN = {"discount": 0.5, "trace": 1.0, "critic_memory": 0.5, "step_size_theta": 0.5, "step_size_beta": 0.25}
 REGULAR = {"entropy": 0.3, "softening": 0.2, "softening_floor": 0.5}
@@ -107,13 +110,14 @@ def parts(start: Start, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return parameters[:size].reshape(shape), parameters[size:].reshape(np.shape(start.beta))
 
 
-def joint_log_probs(start: Start, parameters: np.ndarray, steps: Steps) -> np.ndarray:
+def joint_log_probs(start: Start, parameters: np.ndarray, steps: Steps, previous=None) -> np.ndarray:
     """log P(skill, action) at every step: skills by actions by steps."""
+    previous = steps.previous if previous is None else previous
     theta, beta = parts(start, parameters)
     side = expit(start.alpha_beta * beta[0] @ steps.psi)
     skills = np.stack([1 - side, side])
     if start.termination is not None:
-        is_previous = np.arange(2)[:, None] == steps.previous
+        is_previous = np.arange(2)[:, None] == np.broadcast_to(previous, steps.x.shape)
         stay = (1 - start.termination) * (skills * is_previous).sum(0)
         skills = (1 - stay) * skills + stay * is_previous
     return np.log(skills)[:, None] + log_softmax(start.alpha_theta * theta, axis=1)[..., None]
@@ -121,8 +125,24 @@ def joint_log_probs(start: Start, parameters: np.ndarray, steps: Steps) -> np.nd
 
 def log_probs(start: Start, parameters: np.ndarray, steps: Steps, gradient: str = "marginal") -> np.ndarray:
     """Of what was done at every step: the action, or the skill and the action."""
+    if start.termination is not None and gradient == "marginal":
+        return log_probs_of_all_ways(start, parameters, steps)
     joint = joint_log_probs(start, parameters, steps)[:, steps.action, steps.columns]
     return joint[steps.skill, steps.columns] if gradient == "sampled" else logsumexp(joint, axis=0)
+
+
+def log_probs_of_all_ways(start: Start, parameters: np.ndarray, steps: Steps) -> np.ndarray:
+    """log p(action | the episode so far), from the sum over all rows of skills that may have been in force."""
+    after = {j: joint_log_probs(start, parameters, steps, j)[:, steps.action, steps.columns] for j in (-1, 0, 1)}
+    found = []
+    for n in steps.columns:
+        if steps.previous[n] == -1:
+            first, before = n, 0.0
+        rows = itertools.product((0, 1), repeat=n - first + 1)
+        ways = [sum(after[j][i, first + t] for t, (j, i) in enumerate(zip((-1, *row), row))) for row in rows]
+        found.append(logsumexp(ways) - before)
+        before += found[-1]
+    return np.array(found)
 
 
 def regularity(start: Start, parameters: np.ndarray, steps: Steps, learn: dict) -> float:
@@ -255,10 +275,24 @@ def test_a_plane_is_softened_task_by_task(path):
     "path, gradient", [(PLAYED[0], "marginal"), (PLAYED[0], "sampled"), (PLAYED[1], "sampled"), (PLAYED[2], "marginal")]
 )
 def test_a_policy_that_commits_is_scored_with_the_skill_before(path, gradient):
-    """The skill in force is that of the step before, and none at the first step of an episode."""
+    """The skill in force is that of the step before, and none at the first step of an episode. Where it is summed out,
+    all skills that may have been in force are."""
     found = PATHS[path](COMMITTED, EPISODES, **LEARN, gradient=gradient)
     np.testing.assert_allclose(found.advantages, ADVANTAGES, atol=1e-6)
     assert_step(found, step_by_hand(COMMITTED, EPISODES, standardized(ADVANTAGES), gradient), COMMITTED)
+
+
+@pytest.mark.parametrize("path", PLAYED[:2])
+def test_the_critic_sees_the_skill_in_force(path):
+    """V(x, j) = 1 + 2 x, and 2 more under skill 0, 2 less under skill 1; after a step its own skill is in force.
+
+    Values are 1, 4 and 1 at the end; 3 and -2; -1, 3 and 4; 2 and 1 at the end. The targets of the truncated episodes
+    are 2 + 1.5/2 and 1 + 1/2; and 1 + 1/2.
+    """
+    ramps = [[1.0, 0.0, 0.0], [0.0, 0.5, -0.5]]
+    start = COMMITTED._replace(ramps=ramps, critic=[1.0, 2.0, 4.0], gram=np.eye(3), moment=[1.0, 2.0, 4.0])
+    found = PATHS[path](start, EPISODES, **LEARN, gradient="sampled")
+    np.testing.assert_allclose(found.advantages, [1.75, -2.5, -1.0, 6.0, 1.75, -3.5, -1.0, -0.5], atol=1e-6)
 
 
 # ---- What only some experience has --------------------------------------------------------------------------------

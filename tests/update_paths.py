@@ -122,7 +122,7 @@ def sampled_fisher(
     skills = GaussianSkills(policy.skills.theta, np.float32(log_std))
     policy = ASAPPolicy(policy.partition, skills, policy.psi, policy.phi, policy.termination)
     config, steps = config_of(gradient=gradient), packed(episodes, smallest).steps
-    return np.asarray(compiled(lambda steps: fisher_of_samples(config.learn, policy, steps.flat()))(steps))
+    return np.asarray(compiled(lambda steps: fisher_of_samples(config.learn, policy, steps))(steps))
 
 
 def packed_ends(episodes: Sequence[Episode], smallest: int = 16) -> tuple[np.ndarray, np.ndarray]:

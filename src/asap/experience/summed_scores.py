@@ -2,6 +2,11 @@
 
 A lane that has finished begins the next episode at once while fewer than the wanted number have been started; every
 episode that was started is played to its end and counted, so short ones are not over-represented.
+
+The marginal score of a policy that commits depends on all steps so far, which are not stored. By Fisher's identity it
+is the mean of the sampled score over the skills, given the actions. A lane carries that mean in parts, one for each
+skill that may be in force now: S times the numbers of the score, where the derivative of the filter by automatic
+differentiation would repeat the step for each parameter.
 """
 
 from typing import NamedTuple
@@ -10,24 +15,29 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from asap.base.arrays import log_total
 from asap.base.keys import Key
 from asap.base.types import EpisodeTotals, Transition
 from asap.envs.core import CompiledTasks, Outcome
 from asap.experience.protocol import ScoredEpisodes
 from asap.experience.rollout import Moment, add, count_ended, fresh_episodes, look_lanes, no_episodes, play
-from asap.policy.policy import ASAPPolicy
-from asap.policy.score import Parameters, score
+from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.policy.score import Parameters, filter_step, is_filtered, plane_weights, score
 
 
 class RunningScores(NamedTuple):
-    """What each lane has gathered in its present episode; lanes are the last axis."""
+    """What each lane has gathered in its present episode; lanes are the last axis.
 
-    theta: Float[Array, "S A D L"]
-    beta: Float[Array, "K F L"]
+    Filtered scores have a first axis over the skills in force: the sum over it is the score.
+    """
+
+    theta: Float[Array, "*I S A D L"]
+    beta: Float[Array, "*I K F L"]
     discounted: Float[Array, "L"]
     weight: Float[Array, "L"]  # gamma^t
     finished: Bool[Array, "L"]  # The last step ended an episode that counts: its sums are ready.
     playing: Bool[Array, "L"]
+    belief: Float[Array, "I L"] | None = None  # The probability of each skill in force, where scores are filtered.
 
 
 class GatheredScores(NamedTuple):
@@ -50,8 +60,10 @@ class Scores(NamedTuple):
         num_lanes = moment.skill.shape[-1]
         zeros = Parameters(jnp.zeros_like(self.policy.skills.theta), jnp.zeros_like(self.policy.partition.beta))
         flat, off = jnp.zeros(num_lanes), jnp.zeros(num_lanes, bool)
-        lane_zeros = jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape, num_lanes)), zeros)
-        running = RunningScores(lane_zeros.theta, lane_zeros.beta, flat, flat + 1, off, ~off)
+        parts = (self.policy.num_skills,) if is_filtered(self.policy, self.gradient) else ()
+        lane_zeros = jax.tree.map(lambda leaf: jnp.zeros((*parts, *leaf.shape, num_lanes)), zeros)
+        belief = jnp.zeros((*parts, num_lanes)) if parts else None
+        running = RunningScores(lane_zeros.theta, lane_zeros.beta, flat, flat + 1, off, ~off, belief)
         sums = ScoredEpisodes(zeros, zeros, jnp.float32(0))
         return GatheredScores(running, sums, no_episodes(self.tasks.size), jnp.int32(num_lanes))
 
@@ -61,7 +73,10 @@ class Scores(NamedTuple):
         # Sums are closed one step late, from the loop's carry: closing them in the step that ends an episode would make
         # the compiler compute that step anew for each of their elements.
         sums, running = collect_finished(gathered.sums, gathered.running)
-        running = add_score(self.policy, self.tasks, before, running, self.gradient)
+        if is_filtered(self.policy, self.gradient):
+            running = add_filtered_score(self.policy, self.tasks, before, running)
+        else:
+            running = add_score(self.policy, self.tasks, before, running, self.gradient)
         may_start = gathered.started < self.num_episodes
         totals = add(gathered.totals, count_ended(outcome, self.tasks.size, running.playing))
         running = move_on(running, outcome, may_start, self.discount)
@@ -95,6 +110,7 @@ def collect_finished(episodes: ScoredEpisodes, running: RunningScores) -> tuple[
     returns = done * running.discounted
 
     def close(weighted: Array, plain: Array, sums: Array) -> tuple[Array, Array]:
+        sums = sums if running.belief is None else sums.sum(0)
         both = sums @ jnp.stack([returns, done], axis=-1)
         return weighted + both[..., 0], plain + both[..., 1]
 
@@ -122,16 +138,50 @@ def add_score(
     unused = jnp.zeros_like(running.discounted)
     step = Transition(x, m, moment.lane.previous_skill, moment.skill, moment.action, unused, unused > 0, unused > 0, x)
     scores = score(policy, step, gradient)
-    skills = policy.skills.alpha_theta * scores.skills
-    one_hot = (jnp.arange(policy.skills.theta.shape[1])[:, None] == moment.action).astype(jnp.float32)
-    if policy.phi.constant:
-        theta = skills[:, None, None] * one_hot[None, :, None]
-    else:
-        phi = policy.phi(x, m)
-        sigma = jnp.exp(policy.skills.log_probs(phi))
-        theta = (skills[:, None] * (one_hot - sigma))[:, :, None] * phi
+    theta = _score_of_skills(policy, moment.action, policy.phi(x, m), scores.skills)
     beta = scores.planes[:, None] * scores.psi
     return running._replace(theta=running.theta + theta, beta=running.beta + beta)
+
+
+def _score_of_skills(
+    policy: ASAPPolicy, action: Int[Array, "L"], phi: Float[Array, "D ..."], shares: Float[Array, "S L"]
+) -> Float[Array, "S A D L"]:
+    skills = policy.skills.alpha_theta * shares
+    one_hot = (jnp.arange(policy.skills.theta.shape[1])[:, None] == action).astype(jnp.float32)
+    if policy.phi.constant:
+        return skills[:, None, None] * one_hot[None, :, None]
+    sigma = jnp.exp(policy.skills.log_probs(phi))
+    return (skills[:, None] * (one_hot - sigma))[:, :, None] * phi
+
+
+def add_filtered_score(
+    policy: ASAPPolicy, tasks: CompiledTasks, moment: Moment, running: RunningScores
+) -> RunningScores:
+    """The same with the skills of the whole episode summed out. With H_i the part of skill i, before(i) its probability,
+    r_i = p_i sigma_i(a) / p(a) and k the chance to keep,
+
+        H_i <- r_i (sum_j (1 - k p_j) H_j + k H_i) + after(i) d log (p_i sigma_i) - r_i k sum_j p_j before(j) d log p_j.
+    """
+    x, m = look_lanes(tasks, moment)
+    psi, phi, keeping = policy.psi(x, m), policy.phi(x, m), policy.keeping
+    log_p = policy.partition.log_probs(psi)
+    p, is_first = jnp.exp(log_p), moment.lane.previous_skill == NO_SKILL
+    _, share = log_total(log_p + policy.skills.log_probs_of_action(moment.action, phi))
+    before = jnp.where(is_first, 0.0, running.belief)
+    norm, after = filter_step(policy, p, share, before)
+    share = share / norm
+
+    def handed_on(parts: Float[Array, "I *own L"]) -> Float[Array, "I *own L"]:
+        lifted = (share.shape[0], *(1,) * (parts.ndim - 2), share.shape[1])
+        left = ((1 - keeping * p).reshape(lifted) * parts).sum(0)
+        return jnp.where(is_first, 0.0, share).reshape(lifted) * (left + keeping * parts)
+
+    own = jnp.eye(policy.num_skills)
+    drawn = own[..., None] * after - share[:, None] * (keeping * p * before)
+    planes = jax.vmap(lambda part: plane_weights(policy, psi, part))(drawn)
+    theta = own[:, :, None, None, None] * _score_of_skills(policy, moment.action, phi, after)
+    beta = policy.partition.alpha_beta * planes[:, :, None] * psi
+    return running._replace(theta=handed_on(running.theta) + theta, beta=handed_on(running.beta) + beta, belief=after)
 
 
 def subtract_means(policy: ASAPPolicy, episodes: ScoredEpisodes) -> ScoredEpisodes:

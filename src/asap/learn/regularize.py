@@ -10,6 +10,9 @@ corner. Softening acts on all states instead. Its penalty on plane k,
 has a gradient that does not vanish where the plane is saturated, and draws the plane towards "either side, anywhere",
 from which the advantages can part it anew. It acts only while the smaller side has less than the floor of the usage, in
 each task for itself: a plane may serve one task well and have lost a side in another.
+
+Both look at the policy at the visited states as if the skill were drawn there, also where the policy commits: they
+keep choices open, and a skill that is kept is no choice. They hold the states fixed, and estimate no return.
 """
 
 from typing import NamedTuple

@@ -10,6 +10,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.arrays import from_arrays, to_arrays
+from asap.base.errors import RunError
 from asap.base.keys import Key, host_generator
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals
@@ -92,7 +93,7 @@ def drawn_policy(config: Config, tasks: TaskSet, seed: int) -> ASAPPolicy:
 
 
 def drawn_critic(config: Config, tasks: TaskSet, seed: int) -> Critic:
-    return critic_of(tasks, config.learn, host_generator(seed, CRITIC))
+    return critic_of(config, tasks, host_generator(seed, CRITIC))
 
 
 def first_state(config: Config, experience: Experience, key: Key, start: Start) -> TrainState:
@@ -158,7 +159,18 @@ def restored(template: TrainState, arrays: dict[str, np.ndarray]) -> TrainState:
     for name in renamed:
         if name.startswith("totals.") or name == "env_steps":
             renamed[name] = renamed[name].astype(wide.get(renamed[name].dtype.name, renamed[name].dtype))
+    _refuse_blind_critic(template, renamed.get("critic.hidden"))
     return from_arrays(template, renamed)
+
+
+def _refuse_blind_critic(template: TrainState, hidden: np.ndarray | None) -> None:
+    """Those of policies that commit did not see the skill in force in earlier releases, and had fewer inputs."""
+    policy, size = template.policy, template.critic.hidden.shape[-1]
+    if policy.termination is None or hidden is None or hidden.shape[-1] != size - policy.num_skills:
+        return
+    what = "is of an earlier release, whose critic did not see the skill in force"
+    cure = "train anew, or start from its policy by `asap transfer`"
+    raise RunError("checkpoint", what, f"{hidden.shape[-1]} inputs in place of {size}", cure)
 
 
 def parameter_digest(policy: ASAPPolicy) -> str:

@@ -18,9 +18,13 @@ from asap.policy.score import (
     MARGINAL,
     Parameters,
     Score,
+    filtered_scores,
     has_closed_form,
+    is_filtered,
     parameters_of,
     score,
+    score_in_order,
+    weighted_filtered_score,
     weighted_score,
     weighted_score_by_autodiff,
     with_parameters,
@@ -81,8 +85,8 @@ def actor_critic(
     iteration: Int[Array, ""],
 ) -> Step:
     """AC-PG, what the paper ran: one step along the mean of weight times score."""
-    steps = batch.steps.flat()
-    before = score(policy, steps, config.gradient)
+    steps = batch.steps
+    before = score_in_order(policy, steps, config.gradient)
     gradient, regularity = _gradient(config, policy, steps, before, weights)
     after, optimizer = ascend(config, policy, gradient, optimizer, iteration)
     return Step(after, optimizer, _diagnose(config, gradient, before, after, steps, jnp.float32(0), regularity))
@@ -97,12 +101,13 @@ def natural(
     iteration: Int[Array, ""],
 ) -> Step:
     """As actor_critic, with the gradient multiplied by the inverse of the Fisher matrix: it is small."""
-    steps = batch.steps.flat()
-    before = score(policy, steps, config.gradient)
+    steps = batch.steps
+    before = score_in_order(policy, steps, config.gradient)
     gradient, regularity = _gradient(config, policy, steps, before, weights)
     flat, unflatten = jax.flatten_util.ravel_pytree(gradient)
-    find = fisher if has_closed_form(policy) else fisher_of_samples
-    matrix = find(config, policy, steps) + config.damping * jnp.eye(flat.shape[0])
+    by_theorem = has_closed_form(policy) and not is_filtered(policy, config.gradient)
+    matrix = fisher(config, policy, steps.flat()) if by_theorem else fisher_of_samples(config, policy, steps)
+    matrix = matrix + config.damping * jnp.eye(flat.shape[0])
     direction = jnp.linalg.solve(matrix, flat)
     # A gradient step in a flat direction of the policy can be huge in parameters: bound the predicted divergence.
     divergence = 0.5 * direction @ matrix @ direction
@@ -141,14 +146,18 @@ def fisher(config: LearnConfig, policy: ASAPPolicy, steps: Transition) -> Float[
 
 
 def fisher_of_samples(config: LearnConfig, policy: ASAPPolicy, steps: Transition) -> Float[Array, "P P"]:
-    """The same where actions can't be summed over: from those that were drawn."""
+    """The same from the actions that were drawn: where they can't be summed over, or later scores depend on them."""
+    flat = steps.flat()
 
     def vector(step: Transition) -> Float[Array, "P"]:
         gradient = weighted_score_by_autodiff(policy, _as_batch(step), config.gradient, jnp.ones(1))
         return jax.flatten_util.ravel_pytree(gradient)[0]
 
-    vectors = jax.vmap(vector, in_axes=-1, out_axes=-1)(steps)
-    kept = vectors if steps.counts is None else vectors * steps.counts
+    if is_filtered(policy, config.gradient):
+        vectors = filtered_scores(policy, steps)
+    else:
+        vectors = jax.vmap(vector, in_axes=-1, out_axes=-1)(flat)
+    kept = vectors if flat.counts is None else vectors * flat.counts
     return kept @ vectors.T / steps.num_counted
 
 
@@ -165,19 +174,19 @@ def ppo(
     iteration: Int[Array, ""],
 ) -> Step:
     """Several steps on one batch; samples whose probability ratio has moved beyond the clip get no gradient."""
-    steps, advantages = batch.steps.flat(), weights
-    before = score(policy, steps, config.gradient)
+    steps, advantages, counts = batch.steps, weights, batch.steps.flat().counts
+    before = score_in_order(policy, steps, config.gradient)
 
     def epoch(carry: tuple[ASAPPolicy, optax.OptState], _: None):
         policy, optimizer = carry
-        scores = score(policy, steps, config.gradient)
+        scores = score_in_order(policy, steps, config.gradient)
         # Beyond e^20 the ratio is clipped anyway; unbounded, it overflows and spoils the mean with inf * 0.
         ratio = jnp.exp(jnp.clip(scores.log_prob - before.log_prob, -20.0, 20.0))
         outside = jnp.where(advantages > 0, ratio > 1 + config.clip, ratio < 1 - config.clip)
         weights = jnp.where(outside, 0.0, ratio * advantages)
         gradient, regularity = _gradient(config, policy, steps, scores, weights)
         after, optimizer = ascend(config, policy, gradient, optimizer, iteration)
-        return (after, optimizer), (gradient, outside.mean(where=steps.counts), regularity)
+        return (after, optimizer), (gradient, outside.mean(where=counts), regularity)
 
     (after, optimizer), history = jax.lax.scan(epoch, (policy, optimizer), None, length=config.epochs)
     gradient, clipped, regularity = jax.tree.map(lambda leaf: leaf[-1], history)
@@ -197,8 +206,8 @@ def reinforce(
     if batch.sums is not None:
         gradient = _mean_over_episodes(config, batch.sums, batch.totals.episodes.sum().astype(jnp.float32))
     else:
-        steps = batch.steps.flat()
-        gradient = _mean_score(config, policy, steps, score(policy, steps, config.gradient), weights)
+        scores = score_in_order(policy, batch.steps, config.gradient)
+        gradient = _mean_score(config, policy, batch.steps, scores, weights)
     policy, optimizer = ascend(config, policy, gradient, optimizer, iteration)
     nothing = Regularity(unknown, jnp.full(policy.num_skills, jnp.nan))
     return Step(policy, optimizer, Diagnostics(gradient, unknown, jnp.float32(0), nothing))
@@ -224,8 +233,8 @@ def from_data(
     iteration: Int[Array, ""],
 ) -> Step:
     """One step uphill on the weighted likelihood of logged actions. None of our policies played them."""
-    steps = batch.steps.flat()
-    gradient, regularity = _gradient(config, policy, steps, score(policy, steps, MARGINAL), weights)
+    scores = score_in_order(policy, batch.steps, MARGINAL)
+    gradient, regularity = _gradient(config, policy, batch.steps, scores, weights)
     policy, optimizer = ascend(config, policy, gradient, optimizer, iteration)
     return Step(policy, optimizer, Diagnostics(gradient, jnp.float32(jnp.nan), jnp.float32(0), regularity))
 
@@ -235,7 +244,7 @@ def _gradient(
 ) -> tuple[Parameters, Regularity]:
     """Mean of weight times score over the steps that count, plus the gradient of the regularity."""
     gradient = _mean_score(config, policy, steps, scores, weights)
-    extra, regularity = regularity_gradient(config, policy, steps)
+    extra, regularity = regularity_gradient(config, policy, steps.flat())
     return jax.tree.map(jnp.add, gradient, extra), regularity
 
 
@@ -243,14 +252,16 @@ def _mean_score(
     config: LearnConfig, policy: ASAPPolicy, steps: Transition, scores: Score, weights: Float[Array, "N"]
 ) -> Parameters:
     weights = weights / steps.num_counted
+    if is_filtered(policy, config.gradient):
+        return weighted_filtered_score(policy, steps, weights)
     if has_closed_form(policy):
-        return weighted_score(policy, steps, scores, weights)
-    return weighted_score_by_autodiff(policy, steps, config.gradient, weights)
+        return weighted_score(policy, steps.flat(), scores, weights)
+    return weighted_score_by_autodiff(policy, steps.flat(), config.gradient, weights)
 
 
 def _diagnose(config, gradient, before, after, steps, clipped, regularity) -> Diagnostics:
-    change = score(after, steps, config.gradient).log_prob - before.log_prob
-    kl = (jnp.expm1(change) - change).mean(where=steps.counts)
+    change = score_in_order(after, steps, config.gradient).log_prob - before.log_prob
+    kl = (jnp.expm1(change) - change).mean(where=steps.flat().counts)
     return Diagnostics(gradient, kl, clipped, regularity)
 
 

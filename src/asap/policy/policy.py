@@ -66,6 +66,11 @@ class ASAPPolicy(eqx.Module):
     ) -> tuple[Int[Array, "*batch"], Int[Array, "*batch"]]:
         return self.choose(self.draws(key), x, m, jnp.asarray(previous, jnp.int32))
 
+    @property
+    def keeping(self) -> float:
+        """The chance to keep a skill in force where it is sure to be drawn: the termination does not fire."""
+        return 1 - max(self.termination, LEAST_TERMINATION)
+
     def log_stay(self, log_p: Float[Array, "S *batch"], previous: Index) -> Float[Array, "*batch"]:
         """log of the probability that the skill in force is kept without a new draw."""
         kept = math.log1p(-max(self.termination, LEAST_TERMINATION)) if self.termination < 1 else -math.inf

@@ -11,6 +11,10 @@ Score of the joint log-probability Z = log p(i | x, m) + log sigma_i(a | x) of a
 The marginal score, of log pi(a | x, m), is the mean of these under the posterior w_i = p_i sigma_i(a) / pi(a) (errata
 E20). Both are one formula: the sampled estimator has all the posterior on the skill that was drawn. Every learner asks
 for the same thing, a sum over samples of weight times score, and differs only in the weights.
+
+A policy that commits hands its skill on to the next step. Summing out the skill of a step alone would lose what the
+skill means for later rewards, so the marginal score is that of log p(a_t | all that the episode showed before), with
+the skills summed out by a filter (`filtered`). The sampled score needs no filter: it tells every skill.
 """
 
 from collections.abc import Callable
@@ -18,8 +22,9 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.arrays import contract, lift, log_total, total
 from asap.base.types import Transition
@@ -74,13 +79,14 @@ def has_closed_form(policy: ASAPPolicy) -> bool:
 class Score(NamedTuple):
     """The score of a sample, factored: theta_i gets `skills[i]` of its own score, beta_k gets `planes[k]` psi.
 
-    By the theorems, for what has a closed form; of other policies only the log-probability is used.
+    By the theorems, for what has a closed form; of other policies only the log-probability is used. A score that was
+    filtered has no factors: it reaches back to the first step of the episode.
     """
 
     log_prob: Float[Array, "*batch"]
-    skills: Float[Array, "S *batch"]
-    planes: Float[Array, "K *batch"]
-    psi: Float[Array, "F *batch"]
+    skills: Float[Array, "S *batch"] | None = None
+    planes: Float[Array, "K *batch"] | None = None
+    psi: Float[Array, "F *batch"] | None = None
 
 
 def score(policy: ASAPPolicy, step: Transition, gradient: str) -> Score:
@@ -152,3 +158,104 @@ def weighted_score_by_autodiff(
         return weights @ log_total(joint)[0]
 
     return jax.grad(weighted)(parameters_of(policy))
+
+
+def is_filtered(policy: ASAPPolicy, gradient: str) -> bool:
+    """Whether scores need the order of the steps: the skill is summed out, and handed on from step to step."""
+    return policy.termination is not None and gradient != SAMPLED
+
+
+def score_in_order(policy: ASAPPolicy, steps: Transition, gradient: str) -> Score:
+    """The score of every step of a batch with axes (..., time, lanes), in one row."""
+    if is_filtered(policy, gradient):
+        return Score(filtered(policy, steps).log_prob.ravel())
+    return score(policy, steps.flat(), gradient)
+
+
+class Filtered(NamedTuple):
+    """What the steps so far tell of the skill of a policy that commits."""
+
+    log_prob: Float[Array, "T L"]  # Of each action, given all that the episode showed before it.
+    before: Float[Array, "S T L"]  # The probability that each skill is in force; 0 where none is.
+    after: Float[Array, "S T L"]  # The same after the step.
+
+
+def filtered(policy: ASAPPolicy, steps: Transition) -> Filtered:
+    """p(a) = sum_i b(i) sigma_i(a) and after(i) = b(i) sigma_i(a) / p(a), with b(i) = sum_j before(j) P(i | x, j).
+
+    Where steps begin within an episode, the skill in force was recorded, and is known. Where they end within one, the
+    next batch will know the skill i of the last step, so that step is scored as (i, a): else nothing would answer for i.
+    """
+    log_p = policy.partition.log_probs(policy.psi(steps.observation, steps.descriptor))
+    is_first, is_cut = _borders(steps)
+    is_other = one_hot(policy, steps.skill) == 0
+    log_joint = log_p + jnp.where(is_cut & is_other, -jnp.inf, log_evidence(policy, steps, MARGINAL))
+    largest = jax.lax.stop_gradient(log_joint.max(0))
+    shares = jnp.exp(log_joint - largest)
+
+    def step(belief: Float[Array, "S L"], now: tuple[Array, ...]):
+        p, share, recorded, is_first = now
+        before = jnp.where(is_first, recorded, belief)
+        norm, after = filter_step(policy, p, share, before)
+        return after, (norm, before, after)
+
+    over_time = (jnp.moveaxis(part, 1, 0) for part in (jnp.exp(log_p), shares, one_hot(policy, steps.previous_skill)))
+    norm, before, after = jax.lax.scan(step, jnp.zeros_like(shares[:, 0]), (*over_time, is_first))[1]
+    return Filtered(largest + jnp.log(norm), jnp.moveaxis(before, 0, 1), jnp.moveaxis(after, 0, 1))
+
+
+def filter_step(
+    policy: ASAPPolicy, p: Float[Array, "S L"], share: Float[Array, "S L"], before: Float[Array, "S L"]
+) -> tuple[Float[Array, "L"], Float[Array, "S L"]]:
+    """p(a) and the probability of each skill after a, from p_i, p_i sigma_i(a) and the probability before.
+
+    P(i | x, j) = (1 - k p_j) p_i + k p_j [i = j] gives b(i) = p_i (1 + k (before(i) - sum_j before(j) p_j)), k the chance
+    to keep; and b = p where no skill is in force.
+    """
+    joint = share * (1 + policy.keeping * (before - total(before * p)))
+    norm = total(joint)
+    return norm, joint / norm
+
+
+def _borders(steps: Transition) -> tuple[Bool[Array, "T L"], Bool[Array, "T L"]]:
+    """Steps before which nothing was seen of the episode here, and steps after which the episode goes on elsewhere."""
+    counts = jnp.ones(steps.ended.shape, bool) if steps.counts is None else steps.counts
+    edge = jnp.ones_like(counts[:1])
+    is_first = jnp.concatenate([edge, (steps.ended | ~counts)[:-1]])
+    return is_first, ~steps.ended & jnp.concatenate([~counts[1:], edge])
+
+
+def one_hot(policy: ASAPPolicy, skill: Int[Array, "*batch"]) -> Float[Array, "S *batch"]:
+    """1 for the skill, 0 for the others; all 0 where there is none."""
+    return (lift(jnp.arange(policy.num_skills), 1, skill.ndim) == skill).astype(policy.partition.beta.dtype)
+
+
+def skills_in_force(
+    policy: ASAPPolicy, steps: Transition, gradient: str
+) -> tuple[Float[Array, "S T L"], Float[Array, "S T L"]]:
+    """The probability of each skill before and after every step, given what is scored: the actions, or the skills too.
+
+    A baseline may know no more than that: what else it knew would tell something about the action that it judges.
+    """
+    if is_filtered(policy, gradient):
+        return filtered(policy, steps)[1:]
+    return one_hot(policy, steps.previous_skill), one_hot(policy, steps.skill)
+
+
+def weighted_filtered_score(policy: ASAPPolicy, steps: Transition, weights: Float[Array, "N"]) -> Parameters:
+    """sum_n weights_n d log_prob_n / d Omega, through the filter."""
+
+    def weighted(parameters: Parameters) -> Float[Array, ""]:
+        return weights @ filtered(with_parameters(policy, parameters), steps).log_prob.ravel()
+
+    return jax.grad(weighted)(parameters_of(policy))
+
+
+def filtered_scores(policy: ASAPPolicy, steps: Transition) -> Float[Array, "P N"]:
+    """The score of every step, flat; forward, because the parameters are fewer than the steps."""
+    flat, unflatten = jax.flatten_util.ravel_pytree(parameters_of(policy))
+
+    def log_probs(flat: Float[Array, "P"]) -> Float[Array, "N"]:
+        return filtered(with_parameters(policy, unflatten(flat)), steps).log_prob.ravel()
+
+    return jax.jacfwd(log_probs)(flat).T
