@@ -19,6 +19,7 @@ from asap.config.toml import read_toml
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import GOAL
 from asap.paper import offline_games, striker_r1, striker_r2, strikers
+from asap.paper.claims import interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.striker_r1 import kind_of
 from asap.paper.striker_r2 import clearance, detour
@@ -46,7 +47,7 @@ def test_what_is_moved_moves_the_region():
     assert places[rows].sum() - moved[rows].sum() == pytest.approx(0.2 * 31.5 * 4, abs=2)
 
 
-def test_a_difference_counts_beyond_both_intervals():
+def test_a_difference_counts_where_its_interval_excludes_0():
     many = {"nothing": np.linspace(5.0, 6.0, 10), "x": np.linspace(1.0, 2.0, 10)}
     claim = striker_r2._against_nothing("smaller", "flatter", "depth", many, "m", "x", -1, "it is")
     assert claim.passed and claim.ours == "depth nothing: 5.5 m, x: 1.5 m" and claim.seeds == 10
@@ -54,6 +55,9 @@ def test_a_difference_counts_beyond_both_intervals():
     assert not striker_r2._against_nothing(
         "smaller", "flatter", "depth", many | {"x": many["nothing"]}, "m", "x", -1, "it is"
     ).passed
+    near = many | {"x": many["nothing"] - 0.4}  # The two intervals overlap, and that of the difference excludes 0.
+    assert interval(near["x"])[1] > interval(near["nothing"])[0]
+    assert striker_r2._against_nothing("smaller", "flatter", "depth", near, "m", "x", -1, "it is").passed
 
 
 def test_conics_by_their_name():
