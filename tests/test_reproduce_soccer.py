@@ -1,6 +1,7 @@
 """The soccer experiments: what they measure on the pitch, by cases worked out by hand, and one of them from end to
 end."""
 
+import dataclasses
 import importlib
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from asap.paper.claims import interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.striker_r1 import kind_of
 from asap.paper.striker_r2 import clearance, detour
+from asap.policy.partition import Partition
+from asap.policy.skills import GibbsSkills
 from asap.show.figures.film import draw_ways
 from asap.show.figures.game import Game
 from asap.show.figures.pitch import PITCH
@@ -38,6 +41,24 @@ def test_the_places_from_which_a_disc_shoots():
     assert striker_r2.depth(places) == pytest.approx(12, abs=0.5) and abs(striker_r2.middle(places)) < 0.2
     near, far = striker_r1.zones()
     assert places[near].all() and not places[far].any() and near.any() and far.any()
+
+
+def test_places_are_those_of_deterministic_play():
+    """By the likelier skill (0.55) most probably Shoot, where the policy as a whole most probably moves."""
+    move, dribble, shoot = (R1.spec.action_names.index(name) for name in ("Move", "Dribble", "Shoot"))
+    chances = np.zeros((2, 3, 1), np.float32)
+    chances[0, [move, dribble, shoot], 0] = 0.35, 0.25, 0.4
+    chances[1, [move, dribble, shoot], 0] = 0.9, 0.05, 0.05
+    beta = np.zeros_like(POLICY.partition.beta)
+    beta[0, 0] = np.log(0.45 / 0.55)
+    policy = dataclasses.replace(
+        POLICY,
+        partition=Partition(beta, np.float32(1)),
+        skills=GibbsSkills(np.log(chances), np.float32(1)),
+    )
+    x, m = R1.spec.observation_low, R1.descriptor
+    assert np.argmax(policy.action_log_probs(jnp.float32(x), jnp.float32(m))) == move
+    assert strikers.shooting_places(policy, R1).all()
 
 
 def test_what_is_moved_moves_the_region():

@@ -34,7 +34,7 @@ def partition(laboratory: Laboratory) -> Finding:
         seeds=laboratory.seeds,
         passed=good >= ENOUGH * laboratory.seeds,
         note=(
-            f"a seed counts if Shoot is the most probable action on {ENOUGH:.0%} of the places within {NEAR:g} m of the goal and on "
+            f"a seed counts if deterministic play shoots on {ENOUGH:.0%} of the places within {NEAR:g} m of the goal and on "
             f"at most {1 - ENOUGH:.0%} of those beyond {FAR:g} m, up to {SECTOR:g} degrees from the middle line; median "
             f"{np.median(near):.0%} and {np.median(far):.0%}; dist:{CONTROLLER:g} has 100% and 0%"
         ),

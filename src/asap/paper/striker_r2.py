@@ -50,7 +50,7 @@ def partitions(laboratory: Laboratory) -> Finding:
             ci=interval(aside["x and y"]),
             seeds=seeds,
             passed=interval(aside["x and y"])[0] > 0 and interval(along["x and y"])[0] > 0,
-            note="the hyperplane sees x and y; most probable action, the defender moved from where its own rule puts it; without the "
+            note="the hyperplane sees x and y; deterministic play, the defender moved from where its own rule puts it; without the "
             "defender's place nothing changes, by construction",
         ),
         _against_nothing(

@@ -17,7 +17,7 @@ from asap.model.training import blank_start
 from asap.paper import references
 from asap.paper.claims import Claim, Finding, Picture, difference, interval
 from asap.paper.laboratory import Laboratory, TrainedRun, play
-from asap.policy.policy import ASAPPolicy
+from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.show.figures.comparison import seed_dots
 from asap.show.figures.partition_map import map_observations
 from asap.show.figures.pitch import PITCH
@@ -122,14 +122,14 @@ def best_distance(goals: dict[float, np.ndarray]) -> float:
 def shooting_places(
     policy: ASAPPolicy, task: CompiledTask, moved: dict[str, float] | None = None
 ) -> Bool[np.ndarray, "Y X"]:
-    """Where on the pitch the striker most probably shoots; `moved` adds to observations, by name, as they are
+    """Where on the pitch the striker shoots in deterministic play; `moved` adds to observations, by name, as they are
     normalised."""
     x = np.array(map_observations(task))
     for name, amount in (moved or {}).items():
         x[:, task.spec.observation_names.index(name)] += amount
     m = jnp.float32(task.descriptor)
-    log_probs = jax.vmap(lambda one: policy.action_log_probs(one, m))(jnp.asarray(x))
-    return np.asarray(log_probs.argmax(-1) == SHOOT).reshape(PITCH.rows, PITCH.columns)
+    actions = jax.vmap(lambda one: policy.likeliest(one, m, NO_SKILL)[1])(jnp.asarray(x))
+    return np.asarray(actions == SHOOT).reshape(PITCH.rows, PITCH.columns)
 
 
 def distances_to_goal() -> Float[np.ndarray, "Y X"]:
