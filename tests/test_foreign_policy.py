@@ -17,7 +17,15 @@ from asap.policy.build import build_policy, plan_of
 from asap.policy.features import Network
 from asap.policy.host import Player
 from asap.policy.policy import ASAPPolicy
-from asap.policy.scaling import merged, moments_of, no_moments, rescaled, scaled_anew, shift_and_scale
+from asap.policy.scaling import (
+    merged,
+    moments_of,
+    no_moments,
+    rescaled,
+    rescaled_gradients,
+    scaled_anew,
+    shift_and_scale,
+)
 from asap.policy.score import (
     MARGINAL,
     SAMPLED,
@@ -261,6 +269,21 @@ def test_new_scales_leave_a_linear_policy_what_it_was(continuous):
     before_log, after_log = (score(p, batch, MARGINAL).log_prob for p in (policy, after))
     np.testing.assert_allclose(before_log, after_log, rtol=1e-3, atol=1e-3)
     assert not np.allclose(policy.partition.beta, after.partition.beta)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_gradients_are_put_into_the_new_scales(continuous):
+    """What was kept of the gradient of the policy before is the gradient of the same policy in its new units."""
+    policy = policy_of("linear", "linear", continuous=continuous)
+    batch = steps(policy, continuous)
+    moments = moments_of((0.5 + 3 * np.random.default_rng(1).standard_normal((50, SIZE))).astype(np.float32).T)
+    before, expected = (
+        weighted_score_by_autodiff(p, batch, MARGINAL, jnp.ones(SAMPLES)) for p in (policy, rescaled(policy, moments))
+    )
+    found = rescaled_gradients(policy, moments, before)
+    for ours, theirs in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3 * np.abs(theirs).max())
+    assert not np.allclose(before.beta, expected.beta, rtol=0.1)
 
 
 @pytest.mark.parametrize("still", ["beta", "theta"])

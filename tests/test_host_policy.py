@@ -220,6 +220,19 @@ def test_choices_by_themselves_leave_an_episode_alone():
     assert episode(True) == episode(False)
 
 
+def test_deterministic_play_takes_the_likeliest_skill_first():
+    """Skills of 0.55 and 0.45 choose by (0.6, 0.4) and (0.1, 0.9): the first skill's first action, where the second is
+    the likelier one of the whole policy, by 0.55 * 0.4 + 0.45 * 0.9 = 0.625."""
+    constant = Features.of(Polynomial(0), (0,))
+    planes = Partition(np.float32([[np.log(0.45 / 0.55)]]), np.float32(1))
+    chances = np.float32([[[0.6], [0.4]], [[0.1], [0.9]]])
+    policy = ASAPPolicy(planes, GibbsSkills(np.log(chances), np.float32(1)), constant, constant, None)
+    x, m = np.zeros(1, np.float32), np.zeros(0, np.float32)
+    np.testing.assert_allclose(np.exp(policy.action_log_probs(x, m)), [0.375, 0.625], rtol=1e-5)
+    assert tuple(map(int, policy.likeliest(x, m, NO_SKILL))) == (0, 0)
+    assert Player(plan_of(policy, 1)).act(x) == (0, 0)
+
+
 def test_a_player_can_be_copied():
     policy = new_policy(BASES["linear"], BASES["linear"], ("none", "none"), False, size=0)
     player = Player(plan_of(policy, SIZE))

@@ -119,6 +119,20 @@ def test_data_are_held_against_playing(learned, capsys):
         assert 1 < row["ess"] < 2000 and abs(row["estimate"]["discounted"] - row["played"]["discounted"]) < 25
 
 
+@pytest.mark.parametrize(("fewest", "trusted"), [(1, True), (10**6, False)])
+def test_an_estimate_from_too_few_episodes_says_that_its_interval_is_too_narrow(
+    learned, capsys, monkeypatch, fewest, trusted
+):
+    monkeypatch.setattr("asap.experience.off_policy.FEWEST", fewest)
+    data = learned["offline"]["data"]
+    for as_json in (True, False):
+        estimate_model(learned["run"], data, 5, 0, False, as_json)
+    report, *words = capsys.readouterr().out.splitlines()
+    for row, line in zip(json.loads(report)["seeds"], words, strict=True):
+        assert row["trusted"] is trusted and ("far too narrow" in line) is not trusted
+        assert row["note"] is None if trusted else "far too narrow" in row["note"]
+
+
 def test_other_data_under_the_same_name_are_refused(exploring, tmp_path):
     copy = tmp_path / "data.npz"
     copy.write_bytes(exploring.read_bytes())

@@ -17,7 +17,7 @@ from asap.envs.core import CompiledTasks
 from asap.experience.collect import as_columns, discounted_returns, play_logged
 from asap.experience.logged import clipped_weights, effective_sample_size, log_ratios_so_far, merits
 from asap.experience.minibatches import Batches
-from asap.experience.off_policy import _value, estimate
+from asap.experience.off_policy import _add, _value, _weighted_means, estimate
 
 
 def test_weights_are_unbiased_by_enumeration():
@@ -125,6 +125,52 @@ def test_a_policy_equal_to_the_behaviour_is_worth_the_mean(logged, new_policy):
     judged = estimate(uniform, dataset, 1.0)
     assert judged.value.undiscounted == pytest.approx(dataset.episodes.total.mean(), rel=1e-4)
     assert judged.ess == pytest.approx(4000, rel=1e-3)
+
+
+def two_episodes(path, rewards) -> Dataset:
+    """Two steps each, of uniform play: actions 0 and 1, and actions 0 and 2."""
+    last = np.array([False, True, False, True])
+    with DatasetWriter(path) as writer:
+        writer.add(
+            {
+                "observation": np.zeros((4, 4), np.float32),
+                "action": np.int32([0, 1, 0, 2]),
+                "reward": np.float32(rewards),
+                "terminated": last,
+                "truncated": ~last & last,
+                "episode": np.int32([0, 0, 1, 1]),
+                "behaviour_log_prob": np.full(4, np.log(0.25), np.float32),
+                "final_observation": np.zeros((2, 4), np.float32),
+            }
+        )
+        writer.finish(Meta())
+    return Dataset(path, Layout("near", 4, 4, np.zeros(2, np.float32)))
+
+
+@pytest.mark.parametrize("least", [0.0, 1000.0, 3000.0])
+def test_weights_too_small_for_a_number_still_weigh(least, new_policy, tmp_path):
+    """Action 1 is as improbable as exp(-least), and action 2 three times more so: the second rewards weigh 3 to 1, and
+    the return is 1 + (3 * -4 + 1 * -8) / 4."""
+    dataset = two_episodes(tmp_path / "two.npz", [1, -4, 1, -8])
+    theta = np.float32([0.0, np.log(3) - least, -least, -1e4])[None, :, None].repeat(2, 0)
+    policy = eqx.tree_at(lambda p: p.skills.theta, new_policy(alpha_theta=1.0), theta)
+    judged = estimate(policy, dataset, 0.5)
+    assert judged.value.undiscounted == pytest.approx(1 - 5, rel=1e-3)
+    assert judged.value.discounted == pytest.approx(1 - 5 / 2, rel=1e-3)
+    low, high = judged.value.undiscounted_ci  # Resamples have one episode or the other, or both.
+    assert low == pytest.approx(-7, abs=1e-3) and high == pytest.approx(-3, abs=1e-3)
+    assert judged.ess == pytest.approx((3 + 1) ** 2 / (9 + 1), rel=1e-2) and not judged.is_trusted
+
+
+def test_bins_of_weights_are_one_sum():
+    """Weights exp(1), exp(-1) and exp(-2) around the edge of a bin, drawn 1, 2 and 0 times; then none at all."""
+    sums = {}
+    logs, rewards = np.array([[1.0], [-1.0], [-2.0]]), np.array([[10.0], [20.0], [40.0]])
+    _add(sums, np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 3.0], [0.0, 0.0, 0.0]]), logs, rewards)
+    found = _weighted_means(sums)[:, 0]
+    assert len(sums) == 2
+    expected = (10 * np.exp(1) + 2 * 20 * np.exp(-1)) / (np.exp(1) + 2 * np.exp(-1))
+    np.testing.assert_allclose(found, [expected, 40.0, np.nan], rtol=1e-12)
 
 
 def test_a_deterministic_behaviour_has_no_estimate(logged, new_policy, tmp_path):

@@ -1,5 +1,6 @@
 """`asap reproduce`: every result has its experiment, rows have their fields, pictures are drawn, pages are written."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -12,11 +13,15 @@ from matplotlib.image import imread
 from asap.base.errors import UserError
 from asap.base.stats import bootstrap_interval
 from asap.cli import reproducing
-from asap.paper import experiments
+from asap.compose import TRANSFER_LANES, compose
+from asap.config.schema import GRADIENTS, LEARNERS, Config
+from asap.config.settings import override
+from asap.paper import experiments, gradients, transfer
 from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.hyperplanes import skills_in_use
 from asap.paper.laboratory import Laboratory
 from asap.paper.reuse import components
+from asap.runs.events import Curve
 
 TINY = (
     "learn.window=16",
@@ -121,3 +126,53 @@ def test_the_interval_of_a_median_is_that_of_the_median():
     values = [0, 0, 0, 1, 100]
     assert median_interval(values) == bootstrap_interval(np.asarray(values, float), statistic=np.median)
     assert median_interval(values) != bootstrap_interval(np.asarray(values, float))
+
+
+@pytest.mark.parametrize(
+    ("warm", "scratch", "said", "share", "passes"),
+    [
+        (20, 200, "20 instead of 200", "1/10.0", True),
+        (40, 200, "40 instead of 200", "1/5.0", False),
+        (40, None, "40 instead of more than 300", "less than 1/7.5", True),  # 300 / 7 is 42.9.
+        (50, None, "50 instead of more than 300", "less than 1/6.0", False),
+        (None, None, "more than 300 instead of more than 300", "no share", False),
+        (None, 200, "more than 300 instead of 200", "no share", False),
+    ],
+)
+def test_a_share_of_what_was_not_reached_is_that_of_the_budget(warm, scratch, said, share, passes):
+    assert f"{transfer._median(warm)} instead of {transfer._median(scratch)}" == said
+    assert transfer._share(warm, scratch) == share
+    assert (transfer._largest_share(warm, scratch) <= 1 / 7) is passes
+
+
+class Asked:
+    """Stands in for the laboratory: gives the settings of what it is asked to train."""
+
+    def train(self, label: str, tasks: list[str], *settings: str) -> Config:
+        return compose(tasks, {}, overrides=settings)[0]
+
+    def transfer(self, label: str, source: Config, tasks: list[str], *settings: str) -> Config:
+        return override(source, [f"learn.lanes={TRANSFER_LANES}", *settings])
+
+
+def test_arms_that_are_compared_look_equally_often():
+    """A look every 512 steps, and the same budget, whatever the number of lanes."""
+    arms = transfer.arms(Asked()).values()
+    assert len(arms) == 4 and {config.run.episodes for config in arms} == {transfer.BUDGET}
+    assert {config.run.chunk * config.learn.lanes * config.learn.window for config in arms} == {512}
+    assert {config.run.eval_episodes for config in arms} == {32}
+
+
+def test_estimators_have_the_budget_of_the_caption():
+    pairs = itertools.product(LEARNERS, GRADIENTS)
+    assert [gradients.trained(Asked(), *pair).run.episodes for pair in pairs] == [3000] * 8
+
+
+def test_a_seed_that_has_stopped_gets_no_more_chances():
+    """It is looked at while others go on: the same policy, by luck near-optimal in one of many looks."""
+    returns = np.array([[-9.0, -9.0], [3.0, 2.0], [3.0, 6.0], [6.0, 6.0]])[..., None]
+    active = np.array([[1, 1], [1, 1], [0, 1], [0, 1]])
+    episodes = np.array([[0, 0], [10, 12], [10, 20], [10, 30]])
+    curve = Curve(episodes, returns, returns, returns, active, np.zeros(4))
+    assert curve.first_near_optimal(np.array([5.0])) == [None, 20]
+    assert curve.first_near_optimal(np.array([3.0])) == [10, 20]

@@ -1,6 +1,7 @@
 """The soccer experiments: what they measure on the pitch, by cases worked out by hand, and one of them from end to
 end."""
 
+import dataclasses
 import importlib
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from asap.config.toml import read_toml
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import GOAL
 from asap.paper import offline_games, striker_r1, striker_r2, strikers
+from asap.paper.claims import interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.striker_r1 import kind_of
 from asap.paper.striker_r2 import clearance, detour
+from asap.policy.partition import Partition
+from asap.policy.skills import GibbsSkills
 from asap.show.figures.film import draw_ways
 from asap.show.figures.game import Game
 from asap.show.figures.pitch import PITCH
@@ -39,6 +43,24 @@ def test_the_places_from_which_a_disc_shoots():
     assert places[near].all() and not places[far].any() and near.any() and far.any()
 
 
+def test_places_are_those_of_deterministic_play():
+    """By the likelier skill (0.55) most probably Shoot, where the policy as a whole most probably moves."""
+    move, dribble, shoot = (R1.spec.action_names.index(name) for name in ("Move", "Dribble", "Shoot"))
+    chances = np.zeros((2, 3, 1), np.float32)
+    chances[0, [move, dribble, shoot], 0] = 0.35, 0.25, 0.4
+    chances[1, [move, dribble, shoot], 0] = 0.9, 0.05, 0.05
+    beta = np.zeros_like(POLICY.partition.beta)
+    beta[0, 0] = np.log(0.45 / 0.55)
+    policy = dataclasses.replace(
+        POLICY,
+        partition=Partition(beta, np.float32(1)),
+        skills=GibbsSkills(np.log(chances), np.float32(1)),
+    )
+    x, m = R1.spec.observation_low, R1.descriptor
+    assert np.argmax(policy.action_log_probs(jnp.float32(x), jnp.float32(m))) == move
+    assert strikers.shooting_places(policy, R1).all()
+
+
 def test_what_is_moved_moves_the_region():
     """A plane on the ball's x alone: 6.3 m less of x is as much further from the goal."""
     places, moved = (strikers.shooting_places(POLICY, R1, {"ball x": by}) for by in (0.0, -0.2))
@@ -46,7 +68,7 @@ def test_what_is_moved_moves_the_region():
     assert places[rows].sum() - moved[rows].sum() == pytest.approx(0.2 * 31.5 * 4, abs=2)
 
 
-def test_a_difference_counts_beyond_both_intervals():
+def test_a_difference_counts_where_its_interval_excludes_0():
     many = {"nothing": np.linspace(5.0, 6.0, 10), "x": np.linspace(1.0, 2.0, 10)}
     claim = striker_r2._against_nothing("smaller", "flatter", "depth", many, "m", "x", -1, "it is")
     assert claim.passed and claim.ours == "depth nothing: 5.5 m, x: 1.5 m" and claim.seeds == 10
@@ -54,6 +76,9 @@ def test_a_difference_counts_beyond_both_intervals():
     assert not striker_r2._against_nothing(
         "smaller", "flatter", "depth", many | {"x": many["nothing"]}, "m", "x", -1, "it is"
     ).passed
+    near = many | {"x": many["nothing"] - 0.4}  # The two intervals overlap, and that of the difference excludes 0.
+    assert interval(near["x"])[1] > interval(near["nothing"])[0]
+    assert striker_r2._against_nothing("smaller", "flatter", "depth", near, "m", "x", -1, "it is").passed
 
 
 def test_conics_by_their_name():

@@ -6,6 +6,7 @@ hand. Steps are held against derivatives by finite differences of the objective,
 float64.
 """
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -16,13 +17,19 @@ from update_paths import (
     Episode,
     Start,
     Updated,
+    config_of,
     logged_update,
     packed_ends,
     packed_update,
     reinforce_update,
     sampled_fisher,
+    state_of,
     window_update,
 )
+
+from asap.learn.update import scaled_by
+from asap.policy.scaling import Moments, no_moments
+from asap.policy.score import Parameters
 
 # Values are 1, 2 and 3 at the end: the targets are 1 + 3/2 = 5/2 and 2 + 5/4.
 CUT = Episode((0.0, 0.5, 1.0), (0, 1), (0, 1), (2.0, 1.0), terminated=False)
@@ -491,3 +498,30 @@ def test_a_critic_that_is_not_finite_is_not_taken_over(path):
 def test_a_budget_of_steps_ends_when_it_is_spent(spent, goes_on):
     found = window_update(START._replace(env_steps=spent), EPISODES, **LEARN, steps=100)
     assert found.iteration == (1 if goes_on else 0)
+
+
+@pytest.mark.parametrize(
+    ("mean", "weights", "gradient", "squares"),
+    [
+        (0.0, [3.0, 100 * 2.0], [1.0, 200 / 100], [4.0, 90_000 / 100**2]),
+        # The slope now also carries what the bias had: 50 of 2 each; and its gradient that of the bias, 50 / 100 of it.
+        (50.0, [3.0 + 50 * 2.0, 100 * 2.0], [1.0, 200 / 100 - 0.5], [4.0, 90_000 / 100**2 + 4 * 0.5**2]),
+    ],
+)
+def test_what_is_kept_goes_into_the_new_units_of_the_observations(mean, weights, gradient, squares):
+    """From observations as they are to a deviation of 100: sums of parameters and averages are as if all had been
+    summed in the new units, and the step of Adam is in proportion to its weights what it was."""
+    config = config_of(optimizer="adam", averaging=1.0)
+    kept = Parameters(np.zeros((2, 2, 1), np.float32), np.float32([[3.0, 2.0]]))
+    state = state_of(config, START._replace(beta=kept.beta), 1, no_moments(1))
+    adam = state.optimizer._replace(
+        mu=kept._replace(beta=np.float32([[1.0, 200.0]])), nu=kept._replace(beta=np.float32([[4.0, 90_000.0]]))
+    )
+    monitor = state.monitor._replace(total=kept, previous=kept)
+    state = dataclasses.replace(state, optimizer=adam, monitor=monitor, average=kept)
+    after = scaled_by(state, Moments(np.float32(4), np.float32([mean]), np.float32([4 * 100.0**2])))
+    for parameters in (after.policy.partition.beta, after.monitor.total.beta, after.monitor.previous.beta):
+        np.testing.assert_allclose(parameters, [weights], rtol=1e-6)
+    np.testing.assert_allclose(after.average.beta, [weights], rtol=1e-6)
+    np.testing.assert_allclose(after.optimizer.mu.beta, [gradient], rtol=1e-6)
+    np.testing.assert_allclose(after.optimizer.nu.beta, [squares], rtol=1e-6)

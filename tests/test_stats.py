@@ -10,9 +10,11 @@ from asap.base.stats import (
     SeedCurve,
     bootstrap_interval,
     common_grid,
+    difference_interval,
     first_reach,
     iqm,
     median_with_failures,
+    nested_interval,
     resample,
     wilson_interval,
 )
@@ -69,6 +71,31 @@ def test_bootstrap_interval_covers_the_truth_about_as_often_as_it_says():
     for level, least, most in ((0.95, 0.88, 0.97), (0.5, 0.40, 0.58)):
         low, high = bootstrap_interval(samples, samples=500, level=level)
         assert least < ((low <= 0) & (0 <= high)).mean() < most
+
+
+def test_the_interval_of_a_difference_by_hand():
+    """Means of two draws from {0, 1} are 0, 1/2 and 1, less what never changes; equal constants do not differ at all."""
+    assert difference_interval([0.0, 1.0], [3.0], statistic=np.mean) == (-3.0, -2.0)
+    assert difference_interval([5.0], [2.0, 2.0, 2.0]) == (3.0, 3.0)
+    low, high = difference_interval([0.0, 1.0], [0.0, 1.0], statistic=np.mean)  # Each from 0 to 1, by chances of 1/16.
+    assert (low, high) == (-1.0, 1.0)
+
+
+def test_a_difference_may_be_certain_where_intervals_overlap():
+    first = np.linspace(0.0, 1.0, 10)
+    second = first + 0.4
+    assert bootstrap_interval(first)[1] > bootstrap_interval(second)[0]
+    assert difference_interval(second, first)[0] > 0
+
+
+def test_members_of_a_group_are_not_independent():
+    """Two groups of four equal members: a mean is 0, 1/2 or 1, each end by a chance of 1/4. Eight independent values
+    would nearly never be all alike."""
+    values = np.array([[0.0] * 4, [1.0] * 4])
+    assert nested_interval(values, statistic=np.mean) == (0.0, 1.0)
+    low, high = bootstrap_interval(values.ravel(), statistic=np.mean)
+    assert 0.0 < low < high < 1.0
+    assert nested_interval([[0.0, 1.0]], statistic=np.mean) == (0.0, 1.0)  # One group: its members are drawn again.
 
 
 def test_first_reach_is_the_first_evaluation_at_or_above():

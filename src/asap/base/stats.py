@@ -62,6 +62,40 @@ def bootstrap_interval(
     return low.reshape(values.shape[1:]), high.reshape(values.shape[1:])
 
 
+def difference_interval(
+    first: ArrayLike, second: ArrayLike, seed: int = 0, samples: int = 2000, statistic: Callable[..., np.ndarray] = iqm
+) -> tuple[float, float]:
+    """95 % percentile bootstrap of statistic(first) - statistic(second), each with seeds of its own.
+
+    Two intervals may overlap where the difference is beyond doubt, and the difference is what a comparison is about.
+    """
+    generator = np.random.default_rng(seed)
+    drawn = []
+    for values in (_some_numbers(first, 0), _some_numbers(second, 0)):
+        picks = generator.integers(len(values), size=(samples, len(values)))
+        drawn.append(statistic(values[picks], axis=1))
+    return _limits(drawn[0] - drawn[1])
+
+
+def nested_interval(
+    values: ArrayLike, seed: int = 0, samples: int = 2000, statistic: Callable[..., np.ndarray] = iqm
+) -> tuple[float, float]:
+    """95 % percentile bootstrap of (groups, members): groups are drawn again, and then members of each.
+
+    Members of a group have something in common, such as a data set, and are not independent.
+    """
+    values = _some_numbers(values, 0)
+    (groups, members), generator = values.shape, np.random.default_rng(seed)
+    chosen = generator.integers(groups, size=(samples, groups, 1))
+    picks = generator.integers(members, size=(samples, groups, members))
+    return _limits(statistic(values[chosen, picks].reshape(samples, -1), axis=1))
+
+
+def _limits(resampled: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    return float(low), float(high)
+
+
 def first_reach(episodes: ArrayLike, returns: ArrayLike, threshold: float) -> int | None:
     """Completed episodes at the first evaluation that is at or above the threshold; None if there is none."""
     reached = np.flatnonzero(np.asarray(returns, float) >= threshold)

@@ -18,8 +18,7 @@ RunPath = Annotated[str, typer.Argument(metavar="RUN", help="Run directory, as p
 OfTheTasks = Annotated[str | None, typer.Option("--task", help="Which of the run's tasks.")]
 TrainedSeed = Annotated[int | None, typer.Option("--seed", help="Which trained seed to show; default: the first.")]
 
-FEWEST = 30  # Effective episodes below which neither the estimate nor its interval means much.
-TOO_FEW = " (too few: do not trust it)"
+TOO_FEW = "too few: the estimate is not to be trusted, and its interval is far too narrow"
 
 
 @app.command("eval")
@@ -124,7 +123,9 @@ def estimate_model(model: "ASAP", path: str, data: str, episodes: int | None, se
         played = model.play(model.stacked(policy), episodes, [seed], deterministic=False)
         judged, true = estimate(policy, dataset, discount, seed), true_value(played, seed)
         told = judged.value._asdict() if judged.available else None
-        rows.append({"seed": trained, "estimate": told, "ess": judged.ess, "played": true._asdict()})
+        row = {"seed": trained, "estimate": told, "ess": judged.ess, "trusted": judged.is_trusted}
+        note = TOO_FEW if judged.available and not judged.is_trusted else None
+        rows.append({**row, "note": note, "played": true._asdict()})
     report = {
         "task": task.name,
         "data": data,
@@ -140,9 +141,8 @@ def _estimate_in_words(row: dict, report: dict) -> str:
     played = f"played: {_told(row['played'], report)}"
     if row["estimate"] is None:
         return f"seed {row['seed']}: no estimate: the behaviour is deterministic or unknown, so importance weights do not exist; {played}"
-    worth = f"worth {row['ess']:,.1f} of {report['data_episodes']:,} episodes" + (
-        TOO_FEW if row["ess"] < FEWEST else ""
-    )
+    worth = f"worth {row['ess']:,.1f} of {report['data_episodes']:,} episodes"
+    worth += "" if row["note"] is None else f" ({row['note']})"
     return f"seed {row['seed']}: estimate: {_told(row['estimate'], report)}, {worth}; {played}"
 
 

@@ -1,7 +1,8 @@
 """A policy that acts as somebody else does: the likelihood of the actions, maximised from several starts.
 
 One plane can begin on the wrong side of everything, and a skill on the wrong action; of a dozen random starts some do
-not.
+not. The likelihood is that of the policy as it is, with the skill summed out: it has a slope everywhere. What it decides is
+judged elsewhere, as it will play: by the likeliest skill, and that skill's likeliest action.
 """
 
 import dataclasses

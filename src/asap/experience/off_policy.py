@@ -5,7 +5,11 @@ Per-decision weighted importance sampling, with the weights of an ended episode 
     V = sum_t gamma^t (sum_e rho^e_{0:t} r^e_t) / (sum_e rho^e_{0:t})
 
 It is consistent, and biased by O(1 / episodes) only. Its interval is a bootstrap over episodes, by Poisson weights:
-they can be drawn while the data stream by. The effective sample size is that of the weights of whole episodes.
+they can be drawn while the data stream by. The effective sample size is that of the weights of whole episodes. Where
+few episodes have nearly all the weight, resamples of them hardly differ, and the interval is far too narrow.
+
+After many steps all weights may be too small for a number: they are summed in bins of their logarithms, and each step's
+sums are relative to the highest bin that has any.
 """
 
 from typing import NamedTuple
@@ -26,7 +30,8 @@ from asap.policy.score import MARGINAL, score
 
 RESAMPLES = 200
 EPISODES_AT_ONCE = 256
-MOST_LOG_RATIO = 300.0  # Beyond this a sum of weights would overflow, and one episode decides everything anyway.
+BIN = 500.0  # Sums of exp(0) to exp(BIN) neither vanish nor overflow.
+FEWEST = 30  # Effective episodes below which neither the estimate nor its interval means much.
 _BOOTSTRAP, _RESAMPLE_TRUE = 10, 11  # Streams of the seed.
 
 
@@ -44,6 +49,11 @@ class Estimate(NamedTuple):
     ess: float  # Episodes that count, of all those logged; 0 where weights do not exist.
     available: bool
 
+    @property
+    def is_trusted(self) -> bool:
+        """Otherwise the interval, above all, is far too narrow."""
+        return self.ess >= FEWEST
+
 
 UNKNOWN = Value(np.nan, (np.nan, np.nan), np.nan, (np.nan, np.nan))
 
@@ -59,19 +69,17 @@ def estimate(policy: ASAPPolicy, dataset: Dataset, discount: float, seed: int = 
     batches = Batches(dataset, EPISODES_AT_ONCE, 1, np.ones(dataset.num_episodes, np.float32))
     log_weights_of = compiled(_log_weights)
     draws = host_generator(seed, _BOOTSTRAP)
-    weighted, weights = np.zeros((2, 1 + RESAMPLES, batches.window))
+    sums: dict[int, Float[np.ndarray, "2 R T"]] = {}
     whole = []
     for first in range(0, dataset.num_episodes, EPISODES_AT_ONCE):
         members = np.arange(first, min(first + EPISODES_AT_ONCE, dataset.num_episodes))
         minibatch = batches.fill([members[i : i + 1] for i in range(len(members))])
         logs = np.asarray(log_weights_of(policy, minibatch), np.float64)[:, : len(members)]
-        rho, rewards = np.exp(np.minimum(logs, MOST_LOG_RATIO)).T, minibatch.reward[: len(members)]
         # Row 0 counts every episode once, the others as often as a resample has drawn it.
         times = np.concatenate([np.ones((1, len(members))), draws.poisson(1.0, (RESAMPLES, len(members)))])
-        weighted += times @ (rho * rewards)
-        weights += times @ rho
+        _add(sums, times, logs.T, minibatch.reward[: len(members)])
         whole.append(logs[-1])
-    per_step = weighted / np.where(weights > 0, weights, 1.0)
+    per_step = _weighted_means(sums)
     values = [per_step @ gamma ** np.arange(batches.window) for gamma in (discount, 1.0)]
     relative = np.concatenate(whole) - np.max(np.concatenate(whole))
     return Estimate(_value(*values), float(effective_sample_size(np.exp(relative))), available=True)
@@ -84,9 +92,30 @@ def _log_weights(policy: ASAPPolicy, minibatch: Minibatch) -> Float[Array, "T L"
     return jnp.cumsum(jnp.where(minibatch.counted.T, log_ratio, 0.0), axis=0)
 
 
+def _add(
+    sums: dict[int, np.ndarray],
+    times: Float[np.ndarray, "R n"],
+    logs: Float[np.ndarray, "n T"],
+    rewards: Float[np.ndarray, "n T"],
+) -> None:
+    """Adds, bin by bin, weighted rewards and weights of episodes that each resample has drawn so many times."""
+    bins = np.floor(logs / BIN)
+    for number in np.unique(bins):
+        rho = np.where(bins == number, np.exp(np.clip(logs - BIN * number, 0.0, BIN)), 0.0)
+        sums[int(number)] = sums.get(int(number), 0.0) + np.stack([times @ (rho * rewards), times @ rho])
+
+
+def _weighted_means(sums: dict[int, Float[np.ndarray, "2 R T"]]) -> Float[np.ndarray, "R T"]:
+    """Of the rewards at each step; NaN in a resample that has drawn no episode."""
+    highest = np.max([np.where(one[1] > 0, number, -np.inf) for number, one in sums.items()], axis=0)
+    highest = np.where(np.isfinite(highest), highest, 0.0)
+    rewards, weights = sum(one * np.exp(np.minimum(BIN * (number - highest), 0.0)) for number, one in sums.items())
+    return np.where(weights > 0, rewards / np.where(weights > 0, weights, 1.0), np.nan)
+
+
 def _value(discounted: np.ndarray, undiscounted: np.ndarray) -> Value:
     """From the estimate, in row 0, and its resamples."""
-    intervals = [tuple(np.quantile(values[1:], [0.025, 0.975]).tolist()) for values in (discounted, undiscounted)]
+    intervals = [tuple(np.nanquantile(values[1:], [0.025, 0.975]).tolist()) for values in (discounted, undiscounted)]
     return Value(float(discounted[0]), intervals[0], float(undiscounted[0]), intervals[1])
 
 

@@ -1,10 +1,12 @@
 """The one update: play or read, judge, improve. The same program for every kind of experience."""
 
+import dataclasses
 import functools
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool
 
 from asap.base.keys import Key, fold
@@ -14,9 +16,16 @@ from asap.learn.convergence import averaged, watch
 from asap.learn.judge import Judged, judge
 from asap.learn.state import Budget, Metrics, TrainState, is_active
 from asap.learn.updates import UPDATES, Step
-from asap.policy.policy import ASAPPolicy
-from asap.policy.scaling import Moments, merged, moments_of, rescaled
-from asap.policy.score import parameters_of
+from asap.policy.scaling import (
+    Moments,
+    merged,
+    moments_of,
+    rescaled,
+    rescaled_gradients,
+    rescaled_parameters,
+    rescaled_squares,
+)
+from asap.policy.score import Parameters, parameters_of
 
 PLAY = 3  # Id of the stream of a seed's key that updates play with.
 
@@ -74,13 +83,28 @@ def seen_in(batch: Batch) -> Moments:
 
 
 def scaled_by(state: TrainState, moments: Moments) -> TrainState:
-    """The observations of an update count in the scaling of the next; the policy and its average stay what they
-    were."""
-    policy: ASAPPolicy = rescaled(state.policy, moments)
-    changed = eqx.tree_at(lambda s: (s.policy, s.moments), state, (policy, moments))
-    if state.average is None:
-        return changed
-    return eqx.tree_at(lambda s: s.average, changed, parameters_of(rescaled(state.outcome, moments)))
+    """The observations of an update count in the scaling of the next; the policy and its average stay what they were,
+    and all that is kept of parameters and gradients is put into the new units with them."""
+    old, monitor, optimizer = state.policy, state.monitor, state.optimizer
+
+    def parameters(before: Parameters) -> Parameters:
+        return rescaled_parameters(old, moments, before)
+
+    monitor = monitor._replace(total=parameters(monitor.total), previous=parameters(monitor.previous))
+    if isinstance(optimizer, optax.ScaleByAdamState):
+        gradients, squares = (
+            rescaled_gradients(old, moments, optimizer.mu),
+            rescaled_squares(old, moments, optimizer.nu),
+        )
+        optimizer = optimizer._replace(mu=gradients, nu=squares)
+    return dataclasses.replace(
+        state,
+        policy=rescaled(old, moments),
+        moments=moments,
+        monitor=monitor,
+        optimizer=optimizer,
+        average=None if state.average is None else parameters(state.average),
+    )
 
 
 def all_finite(tree) -> Bool[Array, ""]:

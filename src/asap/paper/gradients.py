@@ -102,8 +102,6 @@ def estimators(laboratory: Laboratory) -> Finding:
 
 
 def trained(laboratory: Laboratory, learner: str, gradient: str) -> TrainedRun:
-    if (learner, gradient) == ("ppo", "marginal"):
-        return laboratory.train("two-rooms", ["two-rooms"])
     return laboratory.train(
         f"two-rooms-{learner}-{gradient}",
         ["two-rooms"],

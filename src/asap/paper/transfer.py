@@ -16,7 +16,11 @@ from asap.show.figures.gallery import partition_gallery
 SOURCE, TARGET = "two-rooms", "flipped-two-rooms"
 # Skills that keep some probability for every move are not caught in a corner where a flipped plane leans the wrong way.
 SOFT = ("learn.entropy=0.15", "learn.lanes=32", "learn.schedule=constant", "run.episodes=4000")
-EVERY_UPDATE = ("run.chunk=1", "run.eval_episodes=32")  # An evaluation after each, since few are needed.
+# All look equally often, every 512 steps: who looks more often is sooner lucky. From scratch a batch is 8 lanes of 64
+# steps, after `asap transfer` it is 2.
+BUDGET = 300
+LOOKS = ("run.chunk=1", "run.eval_episodes=32", f"run.episodes={BUDGET}")
+SMALL_LOOKS = ("run.chunk=4", "run.eval_episodes=32", f"run.episodes={BUDGET}")
 SCRATCH, SMALL_SCRATCH = "from scratch", "from scratch,\nsmall batches"
 WARM, SEARCHED = "warm start", "warm start with\nsymmetry search"
 SMALL = "learn.lanes=2"  # The batch of `asap transfer`.
@@ -28,19 +32,24 @@ def source(laboratory: Laboratory) -> TrainedRun:
 
 
 def warm(laboratory: Laboratory) -> TrainedRun:
-    return laboratory.transfer("transfer", source(laboratory), [TARGET], *EVERY_UPDATE, "run.episodes=300")
+    return laboratory.transfer("transfer", source(laboratory), [TARGET], *SMALL_LOOKS)
+
+
+def arms(laboratory: Laboratory) -> dict[str, TrainedRun]:
+    """The ways to learn the second task that are compared."""
+    return {
+        SCRATCH: laboratory.train(f"{TARGET}-scratch", [TARGET], *LOOKS),
+        SMALL_SCRATCH: laboratory.train(f"{TARGET}-small", [TARGET], *SMALL_LOOKS, SMALL),
+        WARM: warm(laboratory),
+        SEARCHED: laboratory.transfer(
+            "transfer-search", source(laboratory), [TARGET], *SMALL_LOOKS, "run.search_episodes=2"
+        ),
+    }
 
 
 def warm_start(laboratory: Laboratory) -> Finding:
     """Figure 2 c: episodes that the second task takes."""
-    records = {
-        SCRATCH: laboratory.train(f"{TARGET}-scratch", [TARGET], *EVERY_UPDATE, "run.episodes=300"),
-        SMALL_SCRATCH: laboratory.train(f"{TARGET}-small", [TARGET], *EVERY_UPDATE, SMALL, "run.episodes=300"),
-        WARM: warm(laboratory),
-        SEARCHED: laboratory.transfer(
-            "transfer-search", source(laboratory), [TARGET], *EVERY_UPDATE, "run.search_episodes=2", "run.episodes=300"
-        ),
-    }
+    records = arms(laboratory)
     episodes = {name: record.episodes_to() for name, record in records.items()}
     scratch, small, plain, search = (median_with_failures(each) for each in episodes.values())
     claims = [
@@ -50,7 +59,7 @@ def warm_start(laboratory: Laboratory) -> Finding:
             ours=f"{_median(plain)} instead of {_median(scratch)}: {_share(plain, scratch)}",
             ci=median_interval(episodes[WARM]),
             seeds=laboratory.seeds,
-            passed=_share_number(plain, scratch) <= 1 / 7,
+            passed=_largest_share(plain, scratch) <= 1 / 7,
             note=(
                 "median episodes to near-optimal. Each region has the skill that the other needs, and this must first be "
                 "unlearned. The paper's 35,000 episodes contain the finding of a partition and of skills, which takes us about a hundred"
@@ -62,11 +71,11 @@ def warm_start(laboratory: Laboratory) -> Finding:
             ours=f"{_median(search)} instead of {_median(scratch)}: {_share(search, scratch)}",
             ci=median_interval(episodes[SEARCHED]),
             seeds=laboratory.seeds,
-            passed=_share_number(search, scratch) <= 1 / 7,
+            passed=_largest_share(search, scratch) <= 1 / 7,
             note=(
                 "the episodes of the search are counted. A warm start learns from batches of 2 lanes, `asap train` of 8: "
                 f"from scratch with 2 lanes the median is {_median(small)} ({_share(search, small)}), "
-                f"and {sum(e is None for e in episodes[SMALL_SCRATCH])} seeds did not get there within 300 episodes"
+                f"and {sum(e is None for e in episodes[SMALL_SCRATCH])} seeds did not get there within {BUDGET} episodes"
             ),
         ),
     ]
@@ -83,15 +92,18 @@ def warm_start(laboratory: Laboratory) -> Finding:
 
 
 def _median(value: float | None) -> str:
-    return "never" if value is None else f"{value:,.0f}"
+    return f"more than {BUDGET}" if value is None else f"{value:,.0f}"
 
 
-def _share_number(part: float | None, whole: float | None) -> float:
-    return np.inf if part is None else 0.0 if whole is None else part / whole
+def _largest_share(part: float | None, whole: float | None) -> float:
+    """The most that it can be: what was not reached within the budget takes more than that."""
+    return np.inf if part is None else part / (BUDGET if whole is None else whole)
 
 
 def _share(part: float | None, whole: float | None) -> str:
-    return "no share" if part is None or whole is None or part == 0 else f"1/{whole / part:.1f}"
+    if part is None or part == 0:
+        return "no share"
+    return f"1/{whole / part:.1f}" if whole is not None else f"less than 1/{BUDGET / part:.1f}"
 
 
 def before_and_after(laboratory: Laboratory) -> Finding:

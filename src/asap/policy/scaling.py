@@ -5,6 +5,7 @@ it was; other features see their inputs move a little, less and less as more has
 """
 
 import dataclasses
+from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from jaxtyping import Array, Bool, Float
 
 from asap.policy.features import Features, Polynomial
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import Parameters, parameters_of
 
 LEAST_DEVIATION = 1e-4  # Relative to the size of the mean: an observation that never changes is left alone.
 
@@ -64,45 +66,87 @@ def _numpy(array: Array) -> ModuleType:
 
 def rescaled(policy: ASAPPolicy, moments: Moments) -> ASAPPolicy:
     """The policy with its observations scaled by these moments."""
+    learned = rescaled_parameters(policy, moments, parameters_of(policy))
     shift, scale = shift_and_scale(moments)
-    psi, beta = _rescaled(policy.psi, policy.partition.beta, shift, scale)
-    phi, theta = _rescaled(policy.phi, policy.skills.theta, shift, scale)
+    psi, phi = (_onto(features, shift, scale) for features in (policy.psi, policy.phi))
     return dataclasses.replace(
         policy,
         psi=psi,
         phi=phi,
-        partition=dataclasses.replace(policy.partition, beta=beta),
-        skills=dataclasses.replace(policy.skills, theta=theta),
+        partition=dataclasses.replace(policy.partition, beta=learned.beta),
+        skills=dataclasses.replace(policy.skills, theta=learned.theta),
     )
+
+
+def rescaled_parameters(policy: ASAPPolicy, moments: Moments, parameters: Parameters) -> Parameters:
+    """Parameters of the policy, or sums of them, put onto observations that are scaled by these moments."""
+    return _changed(policy, moments, parameters, _weights)
+
+
+def rescaled_gradients(policy: ASAPPolicy, moments: Moments, gradients: Parameters) -> Parameters:
+    """Gradients with respect to the parameters of the policy, with respect to the rescaled ones."""
+    return _changed(policy, moments, gradients, _gradients)
+
+
+def rescaled_squares(policy: ASAPPolicy, moments: Moments, squares: Parameters) -> Parameters:
+    """Means of squared gradients, likewise, as if their parts were uncorrelated: nobody keeps their products."""
+    return _changed(policy, moments, squares, _squares)
 
 
 def scaled_anew(policy: ASAPPolicy, moments: Moments) -> ASAPPolicy:
     """The same numbers on observations scaled by these moments: another policy, for one that was just drawn."""
     shift, scale = shift_and_scale(moments)
-
-    def anew(features: Features) -> Features:
-        inputs = np.asarray(features.inputs)
-        return dataclasses.replace(features, shift=shift[inputs], scale=scale[inputs])
-
-    return dataclasses.replace(policy, psi=anew(policy.psi), phi=anew(policy.phi))
+    return dataclasses.replace(policy, psi=_onto(policy.psi, shift, scale), phi=_onto(policy.phi, shift, scale))
 
 
-def _rescaled(
-    features: Features, weights: Float[Array, "*rest F"], shift: Float[Array, "O"], scale: Float[Array, "O"]
-) -> tuple[Features, Float[Array, "*rest F"]]:
+Change = Callable[..., tuple[Array, Array]]
+
+
+def _changed(policy: ASAPPolicy, moments: Moments, parameters: Parameters, change: Change) -> Parameters:
+    shift, scale = shift_and_scale(moments)
+    return parameters._replace(
+        beta=_in_blocks(policy.psi, parameters.beta, shift, scale, change),
+        theta=_in_blocks(policy.phi, parameters.theta, shift, scale, change),
+    )
+
+
+def _weights(bias: Array, slopes: Array, shift: Array, scale: Array, features: Features) -> tuple[Array, Array]:
     """w0 + sum_j w_j s_j (x_j - c_j) is the same function of x with the new s and c, and w in their measure."""
+    slopes = slopes * features.scale
+    return bias + ((shift - features.shift) * slopes).sum(-1, keepdims=True), slopes / scale
+
+
+def _gradients(bias: Array, slopes: Array, shift: Array, scale: Array, features: Features) -> tuple[Array, Array]:
+    """The transposed inverse of what is done to the weights: a new slope also moves what the old bias was."""
+    return bias, slopes * (scale / features.scale) - bias * ((shift - features.shift) * scale)
+
+
+def _squares(bias: Array, slopes: Array, shift: Array, scale: Array, features: Features) -> tuple[Array, Array]:
+    return bias, slopes * (scale / features.scale) ** 2 + bias * ((shift - features.shift) * scale) ** 2
+
+
+def _onto(features: Features, shift: Float[Array, "O"], scale: Float[Array, "O"]) -> Features:
     inputs = np.asarray(features.inputs)
-    shift, scale = shift[inputs], scale[inputs]
-    after = dataclasses.replace(features, shift=shift, scale=scale)
+    return dataclasses.replace(features, shift=shift[inputs], scale=scale[inputs])
+
+
+def _in_blocks(
+    features: Features,
+    weights: Float[Array, "*rest F"],
+    shift: Float[Array, "O"],
+    scale: Float[Array, "O"],
+    change: Change,
+) -> Float[Array, "*rest F"]:
+    """Where the features are linear in the inputs, so that a change of scale can be made up for; else as they are."""
     if not isinstance(features.basis, Polynomial) or features.basis.degree != 1:
-        return after, weights
+        return weights
+    inputs = np.asarray(features.inputs)
     size = 1 + len(inputs)
     # Interactions have such a block for each number of the descriptor, too; additive numbers stay as they are.
     blocks = weights.shape[-1] // size if features.task == "interactions" else 1
     own, rest = weights[..., : blocks * size], weights[..., blocks * size :]
     own = own.reshape(*weights.shape[:-1], blocks, size)
-    slopes = own[..., 1:] * features.scale
-    bias = own[..., :1] + ((shift - features.shift) * slopes).sum(-1, keepdims=True)
+    bias, slopes = change(own[..., :1], own[..., 1:], shift[inputs], scale[inputs], features)
     numpy = _numpy(bias)
-    own = numpy.concatenate([bias, slopes / scale], -1).reshape(*weights.shape[:-1], blocks * size)
-    return after, numpy.concatenate([own, rest], -1)
+    own = numpy.concatenate([bias, slopes], -1).reshape(*weights.shape[:-1], blocks * size)
+    return numpy.concatenate([own, rest], -1)

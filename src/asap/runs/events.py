@@ -93,8 +93,11 @@ class Curve:
         return tuple(field.name for field in dataclasses.fields(cls))
 
     def first_near_optimal(self, threshold: np.ndarray) -> list[int | None]:
-        """Per seed, completed episodes at the first evaluation that is near-optimal on every task."""
-        reached = (self.returns >= threshold).all(-1)
+        """Per seed, completed episodes at the first evaluation that is near-optimal on every task.
+
+        Evaluations after the seed has stopped do not count: how many there are depends on the other seeds.
+        """
+        reached = (self.returns >= threshold).all(-1) & (self.active > 0)
         return [
             int(self.episodes[np.argmax(reached[:, seed]), seed]) if reached[:, seed].any() else None
             for seed in range(self.episodes.shape[1])
