@@ -723,6 +723,14 @@ def test_a_failure_can_be_kept_and_told():
     assert line.endswith("asap check X-v0 --replay run/failure.json") and isinstance(failure(failed, "X-v0"), RunError)
 
 
+def test_the_cure_of_a_failure_resets_with_the_seed_of_its_episode():
+    """Which is not that of the run."""
+    episode = EpisodeId(3, TRAINING, 12)
+    line = str(failure(Failed(episode, "env.step", "reward is nan", "", 2, [], ""), "X-v0"))
+    assert line.endswith(f"asap check X-v0 --seed {episode.reset_seed}") and episode.reset_seed != 3
+    assert f"at episode 12 step 2 (seed {episode.reset_seed})" in line
+
+
 def test_recordings_come_back_from_their_file(tmp_path):
     path = tmp_path / "failure ü.json"
     recording = Recording("X-v0", {"a": 1}, EnvLimits()._asdict(), 123, [[0.5], [1.0]], "env.step: reward is nan")

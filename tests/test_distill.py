@@ -14,7 +14,12 @@ from asap.cli.distilling import distill as distill_command
 from asap.cli.distilling import find_teacher
 from asap.config.schema import Config
 from asap.distill.distillation import Distilled, agreement, distill, share_explained
-from asap.distill.lessons import Classroom, Lesson
+from asap.distill.lessons import Classroom, Lesson, Teacher
+from asap.envs.resolve import hosted_task
+from asap.policy.features import Features, Polynomial
+from asap.policy.partition import Partition
+from asap.policy.policy import ASAPPolicy
+from asap.policy.skills import GaussianSkills
 
 
 class Balancer:
@@ -120,6 +125,23 @@ def test_agreement_of_controls():
         share_explained(np.ones((3, 1)), np.ones((3, 1))) == 1
         and share_explained(np.ones((3, 1)), np.zeros((3, 1))) == 0
     )
+
+
+@pytest.mark.parametrize(("told", "ours"), [(0.0, 0.0), (1.0, 0.5), (-2.0, -1.0), (5.0, 1.0)])
+def test_controls_of_a_teacher_are_in_the_units_of_policies(told, ours):
+    """The torque of a pendulum goes from -2 to 2; what is beyond counts as its bound."""
+    teacher = Teacher(Answers(np.float32([told])), hosted_task("Pendulum-v1", ()))
+    np.testing.assert_allclose(teacher.action(np.zeros(3, np.float32)), [ours])
+
+
+def test_rules_agree_with_a_teacher_at_its_bound_where_they_go_beyond():
+    """They ask for three times the largest torque, and the environment gets the largest."""
+    task, maps = hosted_task("Pendulum-v1", ()), [Features.of(Polynomial(0), (0, 1, 2))] * 2
+    skills = GaussianSkills(np.full((1, 1, 1), 3, np.float32), np.zeros((1, 1), np.float32))
+    policy = ASAPPolicy(Partition(np.zeros((0, 1), np.float32), np.float32(1)), skills, *maps)
+    observations = np.zeros((4, 3), np.float32)
+    assert agreement(policy, task, [Lesson(observations, np.ones((4, 1), np.float32), 0.0)]) == 1
+    assert agreement(policy, task, [Lesson(observations, -np.ones((4, 1), np.float32), 0.0)]) == 0
 
 
 class Answers:

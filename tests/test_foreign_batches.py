@@ -19,6 +19,7 @@ from asap.envs.gymnasium.task import HostedTask
 from asap.experience.hosted import Hosted, evaluation_of
 from asap.experience.protocol import Counters, EpisodeIds
 from asap.learn.loop import Loop
+from asap.learn.update import seen_in
 from asap.model import training
 from asap.model.training import blank_start
 from asap.runs.events import InMemory
@@ -93,6 +94,17 @@ def fed(experience: Hosted, config: Config, tasks: TaskSet, first: int = 0):
     """The batch of the only seed, which has completed `first` episodes."""
     counters = Counters(np.zeros(1, int), np.full(1, first))
     return experience.feed(blank_start(config, tasks).policy, counters, np.ones(1, bool))[0]
+
+
+def test_what_a_batch_is_filled_up_with_was_not_observed():
+    """Eight episodes of three steps: the scaling counts their 24 observations and no zeros."""
+    config, tasks = composed()
+    batch = fed(experience_of(config, tasks)[0], config, tasks)
+    rows = np.concatenate([_episode(EpisodeId(0, TRAINING, n)).observations[:-1] for n in range(8)]).astype(float)
+    moments = seen_in(batch)
+    assert batch.steps.reward.size > len(rows) == 24 == moments.count
+    np.testing.assert_allclose(moments.mean, rows.mean(0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(moments.squares, 24 * rows.var(0), rtol=1e-4)
 
 
 def test_a_seed_that_has_stopped_plays_nothing():

@@ -17,6 +17,7 @@ import asap
 from asap import ASAP
 from asap.base import files
 from asap.base.errors import RunError, UserError
+from asap.experience.protocol import Evaluation
 from asap.learn.loop import Loop
 from asap.runs import checkpoints
 
@@ -391,3 +392,27 @@ def test_what_was_learned_from_is_counted_in_the_file(tmp_path):
     counted.save(tmp_path / "counted.asap")
     loaded = ASAP.load(tmp_path / "counted.asap")
     assert (loaded.num_episodes, loaded.num_timesteps) == (7, 1234)
+
+
+def test_a_model_is_saved_with_the_seed_that_is_looked_at(tmp_path):
+    path = tmp_path / "three.asap"
+    ASAP("two-rooms", seed=5, settings="run.seeds=3").save(path)
+    second = ASAP.load(path, seed=6)
+    second.save(path)
+    again = ASAP.load(path)
+    assert again.seed == 6 and again.seeds == (5, 6, 7) and ASAP.load(path, seed=5).seed == 5
+    np.testing.assert_array_equal(again.policy.skills.theta, second.policy.skills.theta)
+
+
+def test_a_task_is_explained_by_the_use_of_skills_on_it(monkeypatch):
+    """Ten steps on each: all under skill 0 on the first, 2 and 8 under skills 0 and 1 on the second."""
+    model, steps = ASAP(["two-rooms", "flipped-two-rooms"]), np.array([[[10, 0], [2, 8]]])
+    played = Evaluation(*[np.zeros((1, 2, 1))] * 4, steps, np.array([[[1, 0], [1, 4]]]))
+    monkeypatch.setattr(model, "_play_to_read", lambda *_: played)
+
+    def told(task: str | None) -> list[tuple[float, float]]:
+        return [(skill["usage"], skill["duration"]) for skill in model.explanation(task).as_dict()["skills"]]
+
+    assert told("two-rooms") == [(1.0, 10.0), (0.0, 0.0)]
+    assert told("flipped-two-rooms") == [(0.2, 2.0), (0.8, 2.0)]
+    assert told(None) == [(0.6, 6.0), (0.4, 2.0)]

@@ -204,6 +204,17 @@ def test_every_pass_reads_every_episode_once(logged):
     assert not np.array_equal(first.observation, batches.minibatch(0, 4).observation)
 
 
+def test_every_pass_has_an_order_of_its_own(logged):
+    _, dataset = logged
+    batches = Batches(dataset, lanes=16, window=64, merits=np.arange(dataset.num_episodes, dtype=np.float32))
+    left, iteration = dataset.num_episodes, 0
+    while left:
+        minibatch = batches.minibatch(0, iteration)
+        left, iteration = left - int((minibatch.terminated | minibatch.truncated).sum()), iteration + 1
+    # The merit of an episode is its number here.
+    assert not np.array_equal(batches.minibatch(0, 0).merit, batches.minibatch(0, iteration).merit)
+
+
 def test_episodes_lie_whole_in_their_lanes(logged):
     _, dataset = logged
     batches = Batches(dataset, lanes=4, window=20, merits=np.arange(dataset.num_episodes, dtype=np.float32))

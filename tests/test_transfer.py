@@ -15,7 +15,7 @@ from asap.compose import compose
 from asap.envs import catalog
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience
-from asap.learn.search import search_symmetries
+from asap.learn.search import Trials, search_symmetries
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import flip, sign_patterns
 from asap.runs.directory import Run
@@ -165,6 +165,23 @@ def test_the_search_weighs_the_tasks(weights, expected):
     policy = walker("two-rooms")
     found = search_symmetries(config, Paying(tasks, np.sign(policy.partition.beta[0, 0])), 0, policy)
     np.testing.assert_array_equal(found.policy.partition.beta, expected * policy.partition.beta)
+
+
+def test_no_episode_of_the_search_is_played_twice():
+    """Three policies with two episodes each are numbers 0 to 5; what plays next begins with 6."""
+    _, tasks = compose(["two-rooms", "flipped-two-rooms"], {})
+    asked, policy = [], walker("two-rooms")
+
+    class Asked(Paying):
+        def evaluate(self, policies, ids, num_episodes, deterministic):
+            asked.extend(range(first, first + num_episodes) for first in ids.first)
+            return super().evaluate(policies, ids, num_episodes, deterministic)
+
+    trials = Trials(Asked(tasks, 1.0), seed=0)
+    trials.play([policy] * 3, 2)
+    trials.play([policy] * 2)
+    assert [number for numbers in asked for number in numbers] == list(range(8))
+    assert trials.spent.episodes.tolist() == [8, 8]
 
 
 # ---- What is taken over, and what is not --------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
 from asap.workers import dispatch, pool
+from asap.workers import hire as hiring
 from asap.workers.backend import Died, Done, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
@@ -442,6 +443,22 @@ def test_without_workers_it_waits_or_fails(scripted):
     with dispatching(workers, on_no_workers="fail") as dispatcher:
         with pytest.raises(RunError, match="workers: 0 of 4 workers alive for 60 s"):
             dispatcher.play(new_works(1))
+
+
+def test_who_hires_them_decides_whether_it_waits_or_fails(scripted, monkeypatch, tmp_path):
+    done, told = played(1)[0], Told()
+
+    def hired(script, **settings) -> Dispatcher:
+        workers = scripted(*script)
+        workers.progress = lambda worker: None
+        monkeypatch.setattr(hiring, "_workers", lambda *_: workers)
+        return hiring.hire("1", hosted(walk()), tmp_path, told, **settings)
+
+    silence = [(1, [])] * 70
+    assert hired([*silence, (0, [Started(0)]), (0, [Done(0, done)])]).play(new_works(1)) == [done]
+    assert told == ["0 of 1 workers alive for 60 s: waiting"]
+    with pytest.raises(RunError, match="workers: 0 of 1 workers alive for 60 s"):
+        hired(silence, on_no_workers="fail").play(new_works(1))
 
 
 def test_starts_that_fail_count_only_in_a_row(scripted):
