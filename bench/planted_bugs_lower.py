@@ -60,8 +60,8 @@ ROWS = (
     (
         "config-steps-and-episodes",
         "config/schema.py",
-        "config.run.episodes or (EPISODES if config.run.steps is None else 2**31 - 1)",
-        "config.run.episodes or EPISODES",
+        "    if config.run.steps is None:\n        episodes =",
+        "    if True:\n        episodes =",
         "A budget of steps alone also ends after 2000 episodes, long before the steps are made.",
         ("test_settings.py",),
     ),
@@ -220,7 +220,7 @@ ROWS = (
     (
         "gym-described-stays-open",
         "envs/gymnasium/task.py",
-        "        finally:\n            close(env)",
+        "        finally:\n            isolated.close(env)",
         "        finally:\n            pass",
         "The environment that is made to look at its spaces is never closed: its window or simulator stays.",
         ("test_border.py", "test_bad_environments.py"),

@@ -76,15 +76,14 @@ def test_the_budget_is_in_addition(new):
 
 
 def test_a_budget_that_is_said_is_the_only_one():
-    def budget(config: Config) -> tuple[int, int | None]:
+    def budget(config: Config) -> tuple[int | None, int | None]:
         return config.run.episodes, config.run.steps
 
-    none = 2**31 - 1
     in_steps, left_open = (compose(["two-rooms"], told)[0] for told in ({"run.steps": 1000}, {}))
-    assert budget(in_steps) == (none, 1000) and budget(left_open) == (2000, None)
-    assert budget(with_budget(in_steps, None, None)) == (none, 1000)
+    assert budget(in_steps) == (None, 1000) and budget(left_open) == (2000, None)
+    assert budget(with_budget(in_steps, None, None)) == (None, 1000)
     assert budget(with_budget(in_steps, 10, None)) == (10, None)
-    assert budget(with_budget(left_open, None, 50)) == (none, 50)
+    assert budget(with_budget(left_open, None, 50)) == (None, 50)
     assert budget(with_budget(in_steps, 10, 50)) == (10, 50)
 
 
