@@ -17,13 +17,15 @@ import pytest
 from command_line import asap
 
 from asap import ASAP
-from asap.base.arrays import member
+from asap.base.arrays import from_arrays, member
+from asap.base.errors import RunError
 from asap.compose import compose
 from asap.envs import catalog
 from asap.experience.choose import choose
 from asap.learn.state import parameter_digest
 from asap.model.training import blank_start
 from asap.policy.examine import warnings_about
+from asap.runs import checkpoints
 from asap.runs.checkpoints import generations
 from asap.runs.directory import Run
 from asap.runs.signals import StopRequest
@@ -67,6 +69,30 @@ FLOATS = [
     "learn.discount",
     "learn.trace",
     "learn.entropy",
+]
+# Options beside --resume, and how the error calls them where it is otherwise.
+RESUMED_WITH = [
+    ("two-rooms", "TASK"),
+    ("--seed", "0", ""),
+    ("--seeds", "1", ""),
+    ("-k", "3", "--hyperplanes"),
+    ("--skills", "constant", ""),
+    ("--features", "linear", ""),
+    ("--learner", "ppo", ""),
+    ("--gradient", "marginal", ""),
+    ("--offline", "x.npz", ""),
+    ("--drop-bad-rows", ""),
+    ("--preset", "paper", ""),
+    ("--config", "x.toml", ""),
+    ("--set", "learn.epochs=4", ""),
+    ("--max-steps", "5", ""),
+    ("--step-timeout", "5", ""),
+    ("--reward-scale", "2", ""),
+    ("--strict-obs", ""),
+    ("--check-determinism", ""),
+    ("--env-retries", "0", ""),
+    ("--on-no-workers", "fail", ""),
+    ("--out", "y", ""),
 ]
 # (id, arguments after `asap`, field, must contain)
 CASES = [
@@ -127,6 +153,49 @@ CASES = [
     ("config missing", ["train", "two-rooms", "--config", "missing.toml"], "missing.toml", "missing.toml"),
     ("command", ["trian"], "trian", "train"),
     ("eval episodes", ["eval", "x", "--episodes", "0"], "--episodes", "0"),
+    ("eval most episodes", ["eval", "x", "--episodes", "99999999999"], "--episodes", "got 99999999999"),
+    ("final episodes", ["train", "two-rooms", "--set", "run.final_episodes=99999999999"], "run.final", "<= 10000000"),
+    ("check most episodes", ["check", "CartPole-v1", "--episodes", "99999999999"], "--episodes", "got 99999999999"),
+    (
+        "collect most episodes",
+        ["collect", "two-rooms", "--controller", "random", "--episodes", "9" * 11],
+        "--episodes",
+        "10000000",
+    ),
+    *(
+        (f"{arguments[0]} seed {seed}", [*arguments, f"--seed={seed}"], "--seed", f"got {seed}")
+        for arguments in (
+            ["eval", "x"],
+            ["check", "CartPole-v1"],
+            ["tasks"],
+            ["collect", "two-rooms", "--controller", "random"],
+        )
+        for seed in (-5, 2**63)
+    ),
+    ("workers of many digits", ["train", "CartPole-v1", "--steps", "9", "--workers", "9" * 5000], "--workers", "1024"),
+    (
+        "ray of many digits",
+        ["train", "CartPole-v1", "--steps", "9", "--workers", "ray:" + "9" * 5000],
+        "--workers",
+        "1024",
+    ),
+    ("workers in other digits", ["train", "CartPole-v1", "--steps", "9", "--workers", "٣"], "--workers", "got ٣"),
+    ("deep options", ["train", "CartPole-v1", "--set", f"env.options='{'[' * 100_000}'"], "env.options", "is not JSON"),
+    ("out of train", ["train", "two-rooms", "--out", ""], "--out", "is empty"),
+    ("out of reproduce", ["reproduce", "fig2a", "--out", ""], "--out", "is empty"),
+    ("out of collect", ["collect", "two-rooms", "--controller", "random", "--out", ""], "--out", "is empty"),
+    ("out of distill", ["distill", "m:f", "CartPole-v1", "--out", ""], "--out", "is empty"),
+    ("resume nothing", ["train", "--resume", ""], "run", "empty path"),
+    ("replay a device", ["check", "CartPole-v1", "--replay", "/dev/zero"], "--replay", "a device"),
+    *(
+        (
+            f"resume and {option[0]}",
+            ["train", "--resume", "x", *option],
+            "--resume",
+            f"so {name or option[0]} can't be given",
+        )
+        for *option, name in RESUMED_WITH
+    ),
 ]
 
 
@@ -177,13 +246,87 @@ def test_other_settings_do_not_touch_a_run(trained, capsys, monkeypatch):
     assert before == {path.name: path.read_bytes() for path in generations(trained / "checkpoints")}
 
 
-def test_a_checkpoint_of_another_k_is_refused(trained, capsys, monkeypatch, tmp_path):
+# (setting, as it is in the file, as somebody has edited it)
+EDITED = [
+    ("run.tasks", '["two-rooms"]', '["flipped-two-rooms"]'),
+    ("run.seed", "seed = 0", "seed = 4"),
+    ("policy.hyperplanes", "hyperplanes = 1", "hyperplanes = 2"),
+    ("policy.alpha_beta", "alpha_beta = 20.0", "alpha_beta = 5.0"),
+    ("learn.learner", '"ppo"', '"actor-critic"'),
+]
+
+
+@pytest.mark.parametrize("command", [["eval"], ["explain"], ["train", "--episodes", "2", "--resume"]])
+@pytest.mark.parametrize(("key", "was", "becomes"), EDITED)
+def test_a_config_edited_over_old_checkpoints_is_refused(
+    trained, capsys, monkeypatch, tmp_path, command, key, was, becomes
+):
     copy = tmp_path / "copy"
     shutil.copytree(trained, copy)
     config = copy / "config.toml"
+    assert was in config.read_text()
+    config.write_text(config.read_text().replace(was, becomes))
+    code, _, err = asap([*command, str(copy)], capsys, monkeypatch)
+    assert code == 1 and err.count("\n") == 1 and err.startswith(f"error: {key}: was changed in config.toml"), err
+
+
+def test_what_may_change_in_a_config_is_not_refused(trained, capsys, monkeypatch, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    config = copy / "config.toml"
+    config.write_text(config.read_text().replace("step_size_theta = 0.05", "step_size_theta = 0.01"))
+    assert "step_size_theta = 0.01" in config.read_text()
+    assert asap(["train", "--resume", str(copy), "--episodes", "2", "--json"], capsys, monkeypatch)[0] == 0
+
+
+def test_a_checkpoint_of_release_0_1_of_another_k_is_refused(trained, capsys, monkeypatch, tmp_path):
+    """Its meta has tasks, seeds and K alone."""
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    config, newest = copy / "config.toml", generations(copy / "checkpoints")[0]
+    old = checkpoints.read(newest)
+    meta = {"tasks": ["two-rooms"], "seeds": 1, "hyperplanes": 1, "score": None}
+    checkpoints.write(newest.parent, old.step, old.arrays, meta)
+    assert asap(["explain", str(copy)], capsys, monkeypatch)[0] == 0
     config.write_text(config.read_text().replace("hyperplanes = 1", "hyperplanes = 2"))
-    code, _, err = asap(["eval", str(copy)], capsys, monkeypatch)
-    assert code == 1 and err.count("\n") == 1 and "another task, K or feature map" in err
+    code, _, err = asap(["explain", str(copy)], capsys, monkeypatch)
+    assert code == 1 and err.startswith("error: policy.hyperplanes: was changed"), err
+
+
+def test_another_mode_of_jax_is_told_as_such():
+    single, double = {"beta": np.zeros((2, 3), np.float32)}, {"beta": np.zeros((2, 3), np.float64)}
+    with pytest.raises(
+        RunError, match=r"another mode of JAX: \S*beta\S* is float32.*got float64\); set JAX_ENABLE_X64=1"
+    ):
+        from_arrays(single, {name.replace("beta", "['beta']"): leaf for name, leaf in double.items()})
+    with pytest.raises(RunError, match=r"is float64 in this process \(got float32\); unset JAX_ENABLE_X64"):
+        from_arrays(double, {name.replace("beta", "['beta']"): leaf for name, leaf in single.items()})
+
+
+def test_a_removed_folder_is_one_line(trained, capsys, monkeypatch, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    try:
+        for arguments in (
+            ["train", "two-rooms", "--out", "x"],
+            ["train", "two-rooms"],
+            ["plot", str(trained), "--out", "x"],
+            ["collect", "two-rooms", "--controller", "random", "--episodes", "2", "--out", "x"],
+            ["eval", "x"],
+        ):
+            code, out, err = asap(arguments, capsys, monkeypatch)
+            assert code in (1, 2) and out == "" and err.count("\n") == 1 and "No such file" in err, (arguments, err)
+            assert "internal" not in err
+    finally:
+        os.chdir(tmp_path)
+
+
+def test_a_run_that_cannot_be_written_is_not_drawn_in(trained, capsys, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    code, _, err = asap(["plot", str(trained)], capsys, monkeypatch)
+    assert code == 2 and err.count("\n") == 1 and "not writable" in err and "--out" in err
 
 
 def test_a_gradient_that_is_not_finite_is_not_applied(capsys, monkeypatch, tmp_path):
@@ -228,12 +371,14 @@ def test_stdout_may_close_early(trained):
 
 def test_a_run_in_use_is_refused(trained, capsys, monkeypatch):
     """68: the second process names the first."""
+    before = (trained / "events.jsonl").read_bytes()
     script = "import sys, time\nfrom asap.runs.directory import Run\nwith Run.open(sys.argv[1]).locked():\n print('held', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", script, str(trained)], stdout=subprocess.PIPE, text=True) as holder:
         try:
             assert holder.stdout.readline().strip() == "held"
             code, _, err = asap(["train", "--resume", str(trained)], capsys, monkeypatch)
             assert code == 1 and str(holder.pid) in err and err.count("\n") == 1
+            assert (trained / "events.jsonl").read_bytes() == before, "nothing is written without the lock"
         finally:
             holder.kill()
     assert Run.open(trained).latest() is not None

@@ -289,6 +289,12 @@ def hostile():
         yield sealed({other: good[other] for other in good if other != key})
     yield sealed(good | {"payload_bytes": -5})
     yield sealed(good | {"payload_bytes": 10**15})
+    for key in (
+        "payload_bytes",
+        "step",
+        "format",
+    ):  # As many digits as Python reads.
+        yield sealed(good | {key: 10**4300 - 1})
     yield sealed(good | {"step": 10**15}, {"x": {"dtype": "F32", "shape": [1 << 60], "data_offsets": [0, 1 << 62]}})
     yield sealed(good, {"x": {"dtype": "F32", "shape": [1 << 63, 0], "data_offsets": [0, 0]}})
     yield sealed(good, {"x": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 0]}})

@@ -8,7 +8,16 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from asap.compose import compose
+from asap.config.toml import to_toml
+from asap.model.files import are_equal
+from asap.model.training import train_run
+from asap.runs.directory import Run
+from asap.runs.events import Curve
+from asap.runs.signals import StopRequest
 
 # Small enough to train in seconds, with a chunk per update so that there are many moments to be killed at.
 SETTINGS = ["learn.lanes=8", "learn.window=32", "run.chunk=2", "run.eval_episodes=4", "run.final_episodes=8"]
@@ -93,3 +102,28 @@ def test_a_larger_budget_is_written_down(uninterrupted, tmp_path):
     assert min(longer["episodes"]) >= 150 and "episodes = 150" in (run / "config.toml").read_text()
     again = run_to_end(["train", "--resume", str(run), "--json"])
     assert again["parameters_sha256"] == longer["parameters_sha256"]
+
+
+SHORT = "learn.batch_steps=32 run.candidates=0 run.eval_episodes=2 run.final_episodes=2 learn.critic_features=4".split()
+
+
+def test_the_curve_of_seeds_that_stop_apart_is_the_same_after_a_resume(tmp_path):
+    """One seed is out of budget and the other is not when the run is stopped."""
+    config, tasks = compose(["CartPole-v1"], {"run.seeds": 2, "run.steps": 330}, overrides=SHORT)
+    whole, stopped = (Run.create(tmp_path / name, to_toml(config)) for name in ("whole", "stopped"))
+    train_run(whole, config, tasks, StopRequest(), evaluates=False)
+    reports = []
+
+    def stop_at_the_first_that_is_done(report):
+        reports.append(report)
+        return all(report.event["active"])
+
+    train_run(stopped, config, tasks, StopRequest(), [stop_at_the_first_that_is_done], evaluates=False)
+    assert sorted(reports[-1].event["active"]) == [False, True]
+    train_run(stopped, config, tasks, StopRequest(), [reports.append], evaluates=False)
+    assert np.isfinite(reports[-1].returns).all() and np.isfinite(reports[-1].lengths).all()
+    curves = [Curve.read(run) for run in (whole, stopped)]
+    assert len(curves[0].episodes) > len(reports[:-1]) > 1
+    for name in ("episodes", "returns", "success", "usage", "active"):
+        np.testing.assert_array_equal(*(getattr(curve, name) for curve in curves))
+    assert whole.best().meta == stopped.best().meta and are_equal(whole.best().arrays, stopped.best().arrays)

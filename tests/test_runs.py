@@ -27,13 +27,21 @@ def run(tmp_path):
     return Run.create(tmp_path / "run ü space", "seed = 1\n", notice=pytest.fail)
 
 
+@pytest.fixture
+def held(run):
+    with run.locked():
+        yield run
+
+
 def live_a_life(path):
     """Everything a run does, once: what holds on a plain path holds on any."""
     config = f'name = "ü"\r\n# {path}'.replace("\udcff", "")
     run = Run.create(path, config, notice=pytest.fail)
     with run.locked():
         for step in range(1, 6):
-            run.save(step, ARRAYS, {"step": step}, best=step == 2)
+            run.save(step, ARRAYS, {"step": step})
+            if step == 2:
+                run.save_best(step, ARRAYS, {"step": step})
             run.append({"step": step, "text": "ü\n"})
     again = Run.open(path, notice=pytest.fail)
     assert again.config_text() == config.encode("utf-8", "surrogateescape").decode()
@@ -143,7 +151,8 @@ def test_creating_takes_nothing_from_anybody(tmp_path, run):
 
 def test_overwriting_leaves_nothing_of_the_earlier_run(run):
     with run.locked():
-        run.save(9, ARRAYS, {}, best=True)
+        run.save(9, ARRAYS, {})
+        run.save_best(9, ARRAYS, {})
         run.append({"step": 9})
     new = Run.create(run.path, "seed = 2\n", overwrite=True)
     assert new.config_text() == "seed = 2\n" and new.latest() is None and new.best() is None
@@ -152,8 +161,10 @@ def test_overwriting_leaves_nothing_of_the_earlier_run(run):
 
 def test_the_last_three_and_the_best_are_kept(run):
     with run.locked():
-        for step, best in [(1, True), (2, True), (3, False), (4, False), (5, False), (6, False)]:
-            run.save(step, ARRAYS, {"step": step}, best=best)
+        for step in range(1, 7):
+            run.save(step, ARRAYS, {"step": step})
+            if step < 3:
+                run.save_best(step, ARRAYS, {"step": step})
     names = ["best-000002", "ckpt-000004", "ckpt-000005", "ckpt-000006"]
     assert sorted(path.stem for path in run.checkpoints.iterdir()) == names
     assert (run.latest().step, run.best().step) == (6, 2)
@@ -198,13 +209,16 @@ def test_a_directory_without_permission_is_one_line(run):
         pytest.skip("root may write anywhere; test_checkpoints remounts a disk read-only instead")
     with run.locked():
         run.save(1, ARRAYS, {})
-    for folder in (run.checkpoints, run.path):
-        folder.chmod(0o555)
-    try:
-        assert Run.open(run.path).latest().step == 1
-        for attempt in (lambda: run.save(2, ARRAYS, {}), lambda: run.append({}), lambda: run.locked().__enter__()):
+        for folder in (run.checkpoints, run.path):
+            folder.chmod(0o555)
+        for attempt in (lambda: run.save(2, ARRAYS, {}), lambda: run.append({})):
             with pytest.raises(RunError, match="Permission denied"):
                 attempt()
+    try:
+        assert Run.open(run.path).latest().step == 1
+        (run.path / "lock").chmod(0o444)
+        with pytest.raises(RunError, match="Permission denied"), run.locked():
+            pass
         run.path.chmod(0o000)
         with pytest.raises(UserError, match="config.toml: cannot read: Permission denied"):
             Run.open(run.path)
@@ -216,25 +230,25 @@ def test_a_directory_without_permission_is_one_line(run):
 # Events ---------------------------------------------------------------------------------------------------------------
 
 
-def test_events_are_strict_json_whatever_the_numbers(run):
+def test_events_are_strict_json_whatever_the_numbers(held):
     values = {"nan": float("nan"), "inf": [-float("inf"), np.float32("nan")], "i": np.int64(3), "b": np.bool_(True)}
     values |= {"array": np.array([1.5, np.nan]), "path": Path("some/ü"), "odd": "\udcff", "t": (1, None), 7: 1.0}
-    run.append(values)
-    line = (run.path / "events.jsonl").read_bytes()
+    held.append(values)
+    line = (held.path / "events.jsonl").read_bytes()
     event = json.loads(line.decode("ascii"), parse_constant=pytest.fail)
     assert line.endswith(b"}\n") and line.count(b"\n") == 1
     assert event["nan"] is None and event["inf"] == [None, None] and event["i"] == 3 and event["b"] is True
     assert event["array"] == [1.5, None] and event["path"] == "some/ü" and event["odd"] == "\udcff"
     assert event["t"] == [1, None] and event["7"] == 1.0
-    assert list(run.events()) == [event]
+    assert list(held.events()) == [event]
 
 
-def test_a_log_cut_at_any_byte_is_read_and_continued(run):
+def test_a_log_cut_at_any_byte_is_read_and_continued(held):
     said = []
-    run.notice = said.append
+    held.notice = said.append
     for step in range(3):
-        run.append({"step": step, "text": "ü\n{"})
-    log = run.path / "events.jsonl"
+        held.append({"step": step, "text": "ü\n{"})
+    log = held.path / "events.jsonl"
     whole = log.read_bytes()
     ends = [position + 1 for position, byte in enumerate(whole) if byte == 10]
     for length in range(len(whole) + 1):
@@ -243,14 +257,14 @@ def test_a_log_cut_at_any_byte_is_read_and_continued(run):
         num_whole = sum(end <= length + 1 for end in ends)
         torn = length not in [0, *ends, *(end - 1 for end in ends)]
         said.clear()
-        assert [event["step"] for event in run.events()] == list(range(num_whole))
+        assert [event["step"] for event in held.events()] == list(range(num_whole))
         assert ["torn last line ignored" in line for line in said] == [True] * torn
         said.clear()
-        run.append({"step": "next"})
-        run.append({"step": "after"})
+        held.append({"step": "next"})
+        held.append({"step": "after"})
         assert ["torn last line cut off" in line for line in said] == [True] * torn
         said.clear()
-        assert [event["step"] for event in run.events()] == [*range(num_whole), "next", "after"] and not said
+        assert [event["step"] for event in held.events()] == [*range(num_whole), "next", "after"] and not said
 
 
 def test_rubbish_inside_the_log_is_skipped_with_one_notice(run):
@@ -262,16 +276,16 @@ def test_rubbish_inside_the_log_is_skipped_with_one_notice(run):
 
 
 @pytest.mark.parametrize("spoil", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/full", path)])
-def test_a_log_that_is_no_file_is_refused_without_hanging(run, spoil):
-    spoil(run.path / "events.jsonl")
+def test_a_log_that_is_no_file_is_refused_without_hanging(held, spoil):
+    spoil(held.path / "events.jsonl")
     with pytest.raises(RunError, match="events.jsonl"):
-        run.append({"step": 1})
+        held.append({"step": 1})
     with pytest.raises(RunError, match="events.jsonl"):
-        list(run.events())
+        list(held.events())
 
 
-def test_a_full_disk_does_not_tear_the_log(run, monkeypatch):
-    run.append({"step": 1})
+def test_a_full_disk_does_not_tear_the_log(held, monkeypatch):
+    held.append({"step": 1})
     write = os.write
 
     def write_a_little_then_fail(descriptor, data):
@@ -281,10 +295,32 @@ def test_a_full_disk_does_not_tear_the_log(run, monkeypatch):
 
     monkeypatch.setattr(os, "write", write_a_little_then_fail)
     with pytest.raises(RunError, match="cannot write events.jsonl: No space left on device"):
-        run.append({"step": 2, "text": "long enough"})
+        held.append({"step": 2, "text": "long enough"})
     monkeypatch.undo()
-    run.append({"step": 3})
-    assert [event["step"] for event in run.events()] == [1, 3]
+    held.append({"step": 3})
+    assert [event["step"] for event in held.events()] == [1, 3]
+
+
+def test_a_log_without_lines_is_read_in_little_memory(run, monkeypatch):
+    """Three million bytes without an end, where a line has at most a thousand."""
+    said, sizes = [], []
+    run.notice = said.append
+    monkeypatch.setattr("asap.runs.directory.MAX_LINE", 1000)
+    monkeypatch.setattr("asap.runs.directory.parsed", lambda line: sizes.append(len(line)))
+    (run.path / "events.jsonl").write_bytes(bytes(3_000_000))
+    assert list(run.events()) == [] and max(sizes) == 1000
+    assert said == ["events.jsonl: unreadable lines ignored (3,000)"]
+    with run.locked():
+        run.append({"step": 1})
+    assert max(sizes) == 1000 and (run.path / "events.jsonl").read_bytes() == b'{"step": 1}\n'
+
+
+def test_a_config_that_is_no_config_is_read_in_little_memory(run):
+    os.truncate(run.path / "config.toml", 3 << 30)
+    with pytest.raises(UserError, match="config.toml: over 1,000,000 bytes"):
+        Run.open(run.path)
+    with pytest.raises(UserError, match="would be over 1,000,000 bytes"):
+        Run.create(run.path, "#" * 1_000_001, overwrite=True)
 
 
 # The lock -------------------------------------------------------------------------------------------------------------
@@ -344,6 +380,39 @@ def test_one_process_at_a_time(run, monkeypatch, has_flock, ending):
             os.kill(orphan, 9)
     assert run.config_text() == "seed = 1\n" and not (run.path / "owner.json").exists()
     assert all("no flock" in line for line in said) and bool(said) != has_flock
+
+
+WITHOUT_THE_LOCK = [
+    lambda run: run.append({"kind": "error"}),
+    lambda run: run.save(7, ARRAYS, {}),
+    lambda run: run.save_best(7, ARRAYS, {}),
+    lambda run: run.write_config("seed = 7\n"),
+]
+
+
+@pytest.mark.parametrize("write", WITHOUT_THE_LOCK)
+def test_nothing_is_written_without_the_lock(run, write):
+    """Half a line of the holder, who is about to write the rest, would be cut off by another who appends."""
+    log = run.path / "events.jsonl"
+    with run.locked():
+        log.write_bytes(b'{"step": 1, "ret')
+        with pytest.raises(RunError, match="not locked by this process"):
+            write(Run.open(run.path))
+        assert log.read_bytes() == b'{"step": 1, "ret'
+    with pytest.raises(RunError, match="not locked by this process"):
+        write(run)
+    assert run.config_text() == "seed = 1\n" and not os.listdir(run.checkpoints)
+
+
+def test_a_forked_child_writes_nothing(held):
+    child = os.fork()
+    if not child:
+        try:
+            held.append({"step": 1})
+        except RunError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and list(held.events()) == []
 
 
 def test_the_same_process_cannot_lock_twice(run):
@@ -436,9 +505,9 @@ def test_a_lock_that_is_no_file_is_refused(run, spoil):
 def test_too_few_file_descriptors_is_one_line(run):
     code = (
         "import os, resource, sys; from asap.runs.directory import Run; import numpy, safetensors.numpy\n"
-        "run = Run.open(sys.argv[1]); run.save(1, {}, {})\n"
+        "run, other = Run.open(sys.argv[1]), Run.open(sys.argv[1]); holding = run.locked(); holding.__enter__(); run.save(1, {}, {})\n"
         "used = os.open('/', os.O_RDONLY); resource.setrlimit(resource.RLIMIT_NOFILE, (used, used))\n"
-        "save, append, lock = lambda: run.save(2, {}, {}), lambda: run.append({}), run.locked().__enter__\n"
+        "save, append, lock = lambda: run.save(2, {}, {}), lambda: run.append({}), other.locked().__enter__\n"
         "for do in (save, append, lock, run.latest):\n"
         "    try: do()\n"
         "    except Exception as error: print(type(error).__name__, error)\n"

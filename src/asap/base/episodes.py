@@ -9,9 +9,28 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from asap.base.errors import UserError
+
+MOST_EPISODES = 10_000_000  # To ask for at once: what they came to is kept in memory.
 # What an episode is played for; numbers count anew in each stream.
 TRAINING, SEARCH, EVALUATION, CHECK = range(4)
 _RESET, _CHOICES, _DRAWN = range(3)
+
+
+def require_episodes(field: str, count: object) -> int:
+    """How many episodes a user asks for."""
+    return _require_integer(field, count, 1, MOST_EPISODES)
+
+
+def require_seed(field: str, seed: object) -> int:
+    return _require_integer(field, seed, 0, 2**63 - 1)
+
+
+def _require_integer(field: str, value: object, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        got = repr(value) if not isinstance(value, int) or value.bit_length() < 128 else "one of very many digits"
+        raise UserError(field, f"must be an integer from {low} to {high}", got, "the default will do")
+    return int(value)
 
 
 class EpisodeId(NamedTuple):

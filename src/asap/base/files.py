@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from asap.base.errors import RunError
 
 TEMPORARY = ".tmp-"
-SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # Neither through a link out of the run, nor hanging on a FIFO.
+_SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # Neither through a link out of the run, nor hanging on a FIFO.
 
 
 class BadFile(Exception):
@@ -39,18 +39,32 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def replace(path: Path, data: bytes, field: str = "checkpoint") -> None:
-    """Puts `data` at `path` for good."""
+@contextlib.contextmanager
+def saving(path: Path, field: str, then: str = "then try again", needs: str = "") -> Iterator[BinaryIO]:
+    """As `replacing`, with a line for the user where the file system refuses. A link at `path` is replaced, too: what
+    it leads to stays as it is."""
     try:
         with replacing(path) as file:
-            file.write(data)
+            yield file
     except OSError as error:
-        what = f"cannot save: {error.strerror} (needs {len(data):,} bytes)"
-        remedy = (
-            "free space" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "make the directory writable"
-        )
-        hope = "then resume: the last checkpoint is intact" if field == "checkpoint" else "then try again"
-        raise RunError(field, what, path, f"{remedy}, {hope}") from None
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "free space" if is_full else "make the directory writable"
+        raise RunError(field, f"cannot save: {error.strerror}{needs}", path, f"{remedy}, {then}") from None
+
+
+def replace(path: Path, data: bytes, field: str = "file", then: str = "then try again") -> None:
+    """Puts `data` at `path` for good."""
+    with saving(path, field, then, f" (needs {len(data):,} bytes)") as file:
+        file.write(data)
+
+
+def open_to_write(path: Path, flags: int) -> int:
+    """A descriptor of a regular file, made where there is none. Links are not followed, and a FIFO is not waited for."""
+    descriptor = os.open(path, flags | os.O_CREAT | _SAFELY, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return descriptor
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -64,9 +78,21 @@ def open_regular(path: Path) -> BinaryIO:
         if not stat.S_ISREG(mode):
             kinds = {stat.S_IFDIR: "directory", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
             raise BadFile(f"not a regular file but a {kinds.get(stat.S_IFMT(mode), 'device')}")
-        return open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+        return open(os.open(path, os.O_RDONLY | _SAFELY), "rb")
     except OSError as error:
         raise BadFile(f"cannot read: {error.strerror}") from None
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The bytes of a small file, opened as by `open_regular`; one of more bytes than `most` is refused."""
+    with open_regular(path) as file:
+        try:
+            data = file.read(most + 1)
+        except OSError as error:
+            raise BadFile(f"cannot read: {error.strerror}") from None
+    if len(data) > most:
+        raise BadFile(f"over {most:,} bytes")
+    return data
 
 
 def remove_litter(folder: Path) -> None:

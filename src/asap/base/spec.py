@@ -162,3 +162,8 @@ class TaskSet:
     @property
     def is_scaled(self) -> bool:
         return self.tasks[0].is_scaled
+
+    @property
+    def names_say_all(self) -> bool:
+        """Whether another name is another task; an environment may come by another name."""
+        return all(task.record() is None for task in self.tasks)

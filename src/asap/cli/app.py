@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -82,9 +83,35 @@ def references_in_words(reference: Mapping[str, Any]) -> str:
 
 def require_writable_place(out: str) -> None:
     """Asked before the work: a result that can not be written is lost."""
-    if os.path.isdir(out) or not os.path.isdir(os.path.dirname(os.path.abspath(out))):
+    folder = os.path.dirname(out) or "."
+    if not out or os.path.isdir(out) or not os.path.isdir(folder):
         cure = "choose a file in a directory that exists"
-        raise UserError("--out", "is a directory, or in none that exists", out, cure)
+        raise UserError("--out", "is empty, a directory, or in none that exists", repr(out), cure)
+    _require_writable(folder)
+
+
+def make_folder(out: str | Path) -> Path:
+    """The folder that results go to, made where it is missing; asked before the work."""
+    folder = Path(require_named(os.fspath(out)))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path.
+        what = f"cannot create: {getattr(error, 'strerror', None) or error}"
+        raise UserError("--out", what, repr(os.fspath(out)), "choose another directory") from None
+    _require_writable(folder)
+    return folder
+
+
+def require_named(out: str) -> str:
+    """An empty path would be the current folder, which nobody has named."""
+    if not out:
+        raise UserError("--out", "is empty", repr(out), "name a directory, or `.` for this one")
+    return out
+
+
+def _require_writable(folder: str | Path) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError("--out", "the directory is not writable", folder, "choose another directory by --out")
 
 
 ADDRESS_SPACE = 2_400_000_000  # Bytes that JAX maps to compile and run small programs; it aborts where it gets fewer.

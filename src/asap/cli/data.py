@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from asap.base.errors import UserError
 from asap.cli.app import Debug, Json, app, require_writable_place, tell
 
 
@@ -23,11 +22,11 @@ def collect(
     debug: Debug = False,
 ) -> None:
     """Log complete episodes of a hand-written controller, to learn from with `asap train --offline FILE`."""
-    out = out or f"{task}-{controller.replace(':', '')}.npz"
-    if not 1 <= episodes < 2**31:
-        raise UserError("--episodes", "must be an integer from 1 to 2^31 - 1", episodes, "the default is 10,000")
-    if not 0 <= seed < 2**63:
-        raise UserError("--seed", "must be an integer from 0 to 2^63 - 1", seed, "the default is 0")
+    out = f"{task}-{controller.replace(':', '')}.npz" if out is None else out
+    from asap.base.episodes import require_episodes, require_seed
+
+    require_episodes("--episodes", episodes)
+    require_seed("--seed", seed)
     require_writable_place(out)
     from asap.base.stats import wilson_interval
     from asap.config.schema import Config, RunConfig

@@ -73,12 +73,13 @@ def check_env(
 
     Episode i is reset with seed + i, so the seed that an error names is the one with which to see it again.
     """
+    from asap.base.episodes import require_episodes, require_seed
     from asap.envs.gymnasium.make import EnvLimits, EnvSource
 
     if replay is not None:
         return _replay(EnvSource(name, options), replay, as_json)
-    if episodes < 1:
-        raise UserError("--episodes", "must be at least 1", episodes, "the default is 10")
+    require_episodes("--episodes", episodes)
+    require_seed("--seed", seed)
     report = _checked(EnvSource(name, options), rules or EnvLimits(), episodes, seed)
     tell(as_json, report, _check_in_words(report))
 
@@ -256,8 +257,10 @@ def list_tasks(
     debug: Debug = False,
 ) -> None:
     """List the tasks, with the returns that results are read against."""
+    from asap.base.episodes import require_seed
     from asap.envs import catalog
 
+    require_seed("--seed", seed)
     rows = []
     for task in [catalog.find(name)] if name else [catalog.find(each) for each in catalog.NAMES]:
         reference = task.reference

@@ -3,13 +3,14 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, Env, EnvOptions, Json, app, number, references_in_words, tell
+from asap.cli.app import Debug, Env, EnvOptions, Json, app, number, references_in_words, require_named, tell
 
 if TYPE_CHECKING:
     from asap.base.spec import TaskSet
@@ -101,37 +102,37 @@ def train(
     The run can be stopped at any time (Ctrl-C, SIGTERM, even SIGKILL) and resumed: it ends with the same bits.
     """
     from asap.compose import compose, feature_settings
+    from asap.workers.hire import parse_workers
 
+    parse_workers(workers)
+    options = {
+        "run.seed": seed,
+        "run.seeds": seeds,
+        "run.episodes": episodes,
+        "run.steps": steps,
+        "policy.hyperplanes": hyperplanes,
+        "policy.skills": skills,
+        **feature_settings(features),
+        "learn.learner": learner,
+        "learn.gradient": gradient,
+        "offline.data": None if offline is None else json.dumps(offline),
+        "offline.drop_bad_rows": "true" if drop_bad_rows else None,
+        "env.options": None if env_options is None else json.dumps(env_options),
+        "env.max_steps": max_steps,
+        "env.step_timeout": step_timeout,
+        "env.reward_scale": reward_scale,
+        "env.strict_obs": "true" if strict_obs else None,
+        "env.env_retries": env_retries,
+        "env.check_determinism": "true" if check_determinism else None,
+        "env.on_no_workers": on_no_workers,
+    }
     if resume is not None:
-        if tasks or config or set_ or preset:
-            raise UserError(
-                "--resume", "takes its settings from the run", resume, "leave out the task and the settings"
-            )
+        given = {"TASK": tasks or None, "--set": set_ or None, "--preset": preset, "--config": config, "--out": out}
+        _refuse_settings({**given, **options})
         run, settings, found = _resumed_run(resume, episodes, steps, offline, env, env_options)
     else:
         if env is not None:
             raise UserError("--env", "is for --resume", env, "name the environment in place of TASK")
-        options = {
-            "run.seed": seed,
-            "run.seeds": seeds,
-            "run.episodes": episodes,
-            "run.steps": steps,
-            "policy.hyperplanes": hyperplanes,
-            "policy.skills": skills,
-            **feature_settings(features),
-            "learn.learner": learner,
-            "learn.gradient": gradient,
-            "offline.data": None if offline is None else json.dumps(offline),
-            "offline.drop_bad_rows": "true" if drop_bad_rows else None,
-            "env.options": None if env_options is None else json.dumps(env_options),
-            "env.max_steps": max_steps,
-            "env.step_timeout": step_timeout,
-            "env.reward_scale": reward_scale,
-            "env.strict_obs": "true" if strict_obs else None,
-            "env.env_retries": env_retries,
-            "env.check_determinism": "true" if check_determinism else None,
-            "env.on_no_workers": on_no_workers,
-        }
         settings, found = compose(tasks or [], options, preset, config, set_ or [])
         run = create_run(settings, found, out, "+".join(settings.run.tasks).replace("/", "-"))
     result, stop = _train_to_end(run, settings, found, workers, tensorboard, wandb)
@@ -197,9 +198,24 @@ def create_run(config: "Config", tasks: "TaskSet", out: str | None, stem: str) -
     if source is not None and not os.path.exists(source):
         raise UserError("run.source", "no such run", source, "give the directory of a run")
     told = tasks_text(config, tasks)
-    if out is None:
-        return Run.create(Run.next_free("runs", stem), text, told)
-    return Run.create_or_continue(out, text, told)
+    if out is not None:
+        return Run.create_or_continue(require_named(out), text, told)
+    return Run.create(Run.next_free("runs", stem), text, told)
+
+
+# How options are called that set a setting of another name.
+OPTIONS = {"policy.basis": "--features", "policy.degree": "--features"}
+MAY_CHANGE = ("run.episodes", "run.steps", "offline.data", "env.options")  # The last two may have to be said again.
+
+
+def _refuse_settings(given: Mapping[str, object]) -> None:
+    """A resumed run is what it was when it began; what would change it must not be passed over in silence."""
+    for key, value in given.items():
+        if value is not None and key not in MAY_CHANGE:
+            name = OPTIONS.get(key, key if "." not in key else "--" + key.partition(".")[2].replace("_", "-"))
+            got = " ".join(value) if isinstance(value, list) else value
+            cure = "leave it out, or train anew without --resume"
+            raise UserError("--resume", f"the run keeps its settings, so {name} can't be given", got, cure)
 
 
 def _resumed_run(
@@ -233,25 +249,21 @@ def _train_to_end(
     tensorboard: str | None = None,
     wandb: str | None = None,
 ) -> tuple["Result", "StopRequest"]:
-    """Trains with a progress bar until the run is over or a signal asks to stop; an error is also logged in the run."""
+    """Trains with a progress bar until the run is over or a signal asks to stop."""
     from asap.runs.signals import StopRequest
 
     with StopRequest() as stop:
-        try:
-            from asap.model.training import train_run
-            from asap.runs.checkpoints import generations
-            from asap.runs.loggers import loggers
+        from asap.model.training import train_run
+        from asap.runs.checkpoints import generations
+        from asap.runs.loggers import loggers
 
-            given = None
-            if config.run.source is not None and not generations(run.checkpoints):  # A resumed run needs it no more.
-                from asap.model.files import source_policies
+        given = None
+        if config.run.source is not None and not generations(run.checkpoints):  # A resumed run needs it no more.
+            from asap.model.files import source_policies
 
-                given = source_policies(config)
-            with loggers(config, tensorboard, wandb, progress_bar=True) as told:
-                return train_run(run, config, tasks, stop, told, workers, given)[1], stop
-        except UserError as error:
-            run.append({"kind": "error", "message": str(error)})
-            raise
+            given = source_policies(config)
+        with loggers(config, tensorboard, wandb, progress_bar=True) as told:
+            return train_run(run, config, tasks, stop, told, workers, given)[1], stop
 
 
 def _leave_if_stopped(run: "Run", stop: "StopRequest") -> None:

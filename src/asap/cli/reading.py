@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asap.base.errors import UserError
-from asap.cli.app import Debug, Env, EnvOptions, Json, app, number, tell
+from asap.cli.app import Debug, Env, EnvOptions, Json, app, make_folder, number, tell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,8 +47,11 @@ def evaluate(
     debug: Debug = False,
 ) -> None:
     """Play the learned policies: return, success, and use of each skill."""
-    if episodes is not None and episodes < 1:
-        raise UserError("--episodes", "must be an integer >= 1", episodes, "leave it out for the default")
+    from asap.base.episodes import require_episodes, require_seed
+
+    if episodes is not None:
+        require_episodes("--episodes", episodes)
+    require_seed("--seed", seed)
     if offline is not None:
         estimate_model(_loaded(run, env, env_options, best=best), run, offline, episodes, seed, json_)
     else:
@@ -181,12 +183,12 @@ def plot(
     debug: Debug = False,
 ) -> None:
     """Draw the partition with its skills, the learning curves, the use of skills, and in soccer a game."""
+    from asap.base.files import saving
     from asap.show.figures.film import FILMED, save_game
 
     model = _loaded(run, env, env_options, seed=seed)
     shown, source = model.task(task), Path(run)
-    folder = Path(out) if out is not None else source if source.is_dir() else source.parent
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(out if out is not None else source if source.is_dir() else source.parent)
     title = f"{shown.name}, seed {model.seed}"
     pictures = {"partition": model.plot(shown.name, title)}
     if source.is_dir():
@@ -194,7 +196,8 @@ def plot(
     written = {}
     for name, figure in pictures.items():
         written[name] = str(folder / f"{name}.png")
-        figure.savefig(written[name], dpi=150)
+        with saving(folder / f"{name}.png", "picture", "or choose another directory by --out") as file:
+            figure.savefig(file, format="png", dpi=150)
     if shown.spec.place in FILMED:
         written["game"] = str(folder / "game.gif")
         save_game(written["game"], model.policy, shown, model.seed, title)

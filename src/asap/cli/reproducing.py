@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, Json, app, tell, to_stdout
+from asap.cli.app import Debug, Json, app, make_folder, tell, to_stdout
 
 if TYPE_CHECKING:
     from asap.paper.experiments import Experiment
@@ -70,7 +70,7 @@ def _run_experiments(name: str, seeds: int | None, seed: int, out: str, as_json:
     from asap.runs.loggers import ProgressBar
     from asap.runs.signals import StopRequest
 
-    folder = Path(out)
+    folder = make_folder(out)
     with StopRequest() as stop:
         laboratory = Laboratory(folder, 0, seed, stop, ProgressBar)
         own = [dataclasses.replace(laboratory, seeds=seeds or experiment.seeds) for experiment in experiments]
@@ -93,8 +93,7 @@ def _chapter(experiment: "Experiment", laboratory: "Laboratory", quiet: bool) ->
     began, known = time.monotonic(), set(laboratory.records)
     outcome = experiment.run(laboratory)
     pictures = []
-    laboratory.out.mkdir(parents=True, exist_ok=True)
-    (laboratory.out / "pictures").mkdir(exist_ok=True)
+    make_folder(laboratory.out / "pictures")
     for name, picture in outcome.pictures.items():
         path = f"pictures/{name}.{picture.ending}"
         picture.save(laboratory.out / path)
@@ -124,6 +123,7 @@ def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: list
     import jax
 
     from asap import __version__
+    from asap.base.files import replace
     from asap.show.pages.report import report_html, results_markdown
 
     header = {
@@ -135,7 +135,7 @@ def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: list
         "time": f"{sum(chapter.seconds for chapter in chapters) / 60:.1f} minutes",
     }
     markdown, page = folder / f"{name}.md", folder / f"{name}.html"
-    markdown.write_text(results_markdown(chapters, header), encoding="utf-8")
-    page.write_text(report_html(chapters, header, lambda path: (folder / path).read_bytes()), encoding="utf-8")
+    replace(markdown, results_markdown(chapters, header).encode(), "page")
+    replace(page, report_html(chapters, header, lambda path: (folder / path).read_bytes()).encode(), "page")
     if not quiet:
         to_stdout(f"{markdown}\n{page}")

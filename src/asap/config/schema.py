@@ -126,8 +126,8 @@ class RunConfig:
     )
     steps: int | None = setting(None, "Budget of each seed in steps of the environment; default: none.", low=1)
     chunk: int = setting(5, "Updates between two looks of the host: evaluation, logging, checkpoints, signals.", low=1)
-    eval_episodes: int = setting(64, "Episodes of each evaluation during training, per task.", low=1)
-    final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1)
+    eval_episodes: int = setting(64, "Episodes of each evaluation during training, per task.", low=1, high=10_000_000)
+    final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1, high=10_000_000)
     deterministic: bool = setting(False, "In the evaluation at the end, take the most probable skill and action.")
     candidates: int = setting(
         0, "Foreign environment: policies drawn to start from the best of them; 0 starts from one.", low=0

@@ -15,8 +15,7 @@ from jaxtyping import Float
 
 from asap.base.action_units import ControlUnits
 from asap.base.arrays import stack
-from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId
-from asap.base.errors import UserError
+from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId, require_episodes
 from asap.base.keys import host_generator
 from asap.base.numbers import number, percent
 from asap.base.spec import TaskSet
@@ -109,8 +108,7 @@ def distill(
     `env` and the settings are as for `ASAP`; `episodes` is how many the teacher plays first, and how many are played to
     compare the two.
     """
-    if isinstance(episodes, bool) or not isinstance(episodes, int) or not 1 <= episodes < 2**31:
-        raise UserError("episodes", "must be an integer from 1 to 2^31 - 1", repr(episodes), "the default is 50")
+    require_episodes("episodes", episodes)
     options = {
         "policy.hyperplanes": hyperplanes,
         "policy.skills": skills,

@@ -74,10 +74,10 @@ def options_of(env: EnvConfig) -> dict:
     cure = """write --set env.options='{"gravity": 9.8}'"""
     try:
         options = json.loads(env.options)
-    except ValueError:
-        raise UserError("env.options", "is not JSON", env.options, cure) from None
+    except (ValueError, RecursionError):
+        raise UserError("env.options", "is not JSON", env.options[:80], cure) from None
     if not isinstance(options, dict):
-        raise UserError("env.options", "must be a JSON object", env.options, cure)
+        raise UserError("env.options", "must be a JSON object", env.options[:80], cure)
     return options
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -29,6 +29,7 @@ from asap.learn.state import (
 from asap.learn.update import update
 from asap.learn.updates import Diagnostics
 from asap.policy.score import parameters_of
+from asap.runs.checkpoints import belonging
 from asap.runs.events import Callback, Record, Report
 from asap.runs.signals import StopRequest
 
@@ -49,6 +50,9 @@ class Loop:
         self._shapes: set[tuple[int, ...]] = set()
         self.compile_seconds = 0.0
         self._num_weightless = 0
+        self._best_score = -np.inf
+        self._better: tuple[TrainState, float] | None = None  # Than the best that is saved; written at the next save.
+        self._looked: dict[str, Any] | None = None  # The last event of this loop.
 
     def start(self, starts: Start) -> TrainState:
         """All seeds before their first update."""
@@ -63,29 +67,35 @@ class Loop:
         self._begin_compiling(states)
         evaluation = self.experience.look(states.policy, 0)
         episodes, active = states.totals.episodes.sum(-1), np.ones(self.config.run.seeds, bool)
-        self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=states.env_steps)
-        self._save(states)
+        told = self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=states.env_steps)
+        score = self._compare(states, told)
+        self._keep_best()
+        self._save(states, score)
 
     def run(self, states: TrainState, stop: StopRequest) -> tuple[TrainState, bool]:
         """Until all seeds are done, or `stop` or a callback asks to stop; and whether they are done."""
-        saved, best = time.monotonic(), self.record.best_score()
+        saved, self._best_score = time.monotonic(), self.record.best_score()
         active = self._any_active(states)
         goes_on = True
-        while active and goes_on and not stop.requested:
-            self._wait_for_program(states)
-            began, compiling = time.monotonic(), self.compile_seconds
-            states, metrics = self._advance_chunk(states)
-            evaluation = self.experience.look(states.policy, int(np.asarray(states.iteration).max()))
-            seconds = time.monotonic() - began - (self.compile_seconds - compiling)
-            report = self._log(states, metrics, evaluation, seconds)
-            self._refuse_spoiled(states)
-            self._refuse_weightless(metrics)
-            active = self._any_active(states)
-            goes_on = all([callback(report) is not False for callback in self.callbacks])
-            if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or not goes_on or stop.requested:
-                mean = float(known_mean(evaluation.returns, (0, 1, 2)))
-                self._save(states, score=mean, best=mean > best)
-                saved, best = time.monotonic(), max(best, mean)
+        try:
+            while active and goes_on and not stop.requested:
+                self._wait_for_program(states)
+                began, compiling = time.monotonic(), self.compile_seconds
+                states, metrics = self._advance_chunk(states)
+                evaluation = self.experience.look(states.policy, int(np.asarray(states.iteration).max()))
+                seconds = time.monotonic() - began - (self.compile_seconds - compiling)
+                report = self._log(states, metrics, evaluation, seconds)
+                self._refuse_spoiled(states)
+                self._refuse_weightless(metrics)
+                score = self._compare(states, report.event)
+                active = self._any_active(states)
+                goes_on = all([callback(report) is not False for callback in self.callbacks])
+                if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or not goes_on or stop.requested:
+                    self._keep_best()
+                    self._save(states, score)
+                    saved = time.monotonic()
+        finally:
+            self._keep_best()  # An error must not cost it, which came before.
         return states, not active
 
     # ---- Updates ----
@@ -191,34 +201,64 @@ class Loop:
                 else jax.tree.map(lambda leaf: leaf.mean(0), metrics.from_data)._asdict()
             ),
         )
-        lengths = known_mean(np.asarray(evaluation.lengths, float), (-1, -2))
-        returns = known_mean(evaluation.returns)
+        returns, lengths = (np.asarray(event[name], float) for name in ("returns", "lengths"))
         counted = states.totals.episodes.sum(-1), states.env_steps
         return Report(update, *counted, returns, lengths, event, states.outcome)
 
     def _append(self, update: int, evaluation: Evaluation, seconds: float, **columns: np.ndarray) -> dict[str, Any]:
         steps = evaluation.skill_steps.sum(1)
+        looked = {
+            "returns": known_mean(evaluation.returns).round(3),
+            "success": known_mean(evaluation.success).round(4),
+            "lengths": known_mean(evaluation.lengths, (-1, -2)).round(2),
+            "usage": (steps / np.maximum(steps.sum(-1, keepdims=True), 1)).round(4),
+        }
         event = {
             "kind": "update",
             "update": update,
             "seconds": round(seconds, 4),
             **{name: values.tolist() for name, values in columns.items()},
-            "returns": known_mean(evaluation.returns).round(3).tolist(),
-            "success": known_mean(evaluation.success).round(4).tolist(),
-            "usage": (steps / np.maximum(steps.sum(-1, keepdims=True), 1)).round(4).tolist(),
+            **{name: values.tolist() for name, values in looked.items()},
         }
-        self.record.append(event)
+        unseen = np.flatnonzero(np.isnan(np.asarray(evaluation.lengths, float)).all((-1, -2)))
+        self._looked = self._repeated(event, looked, unseen) if len(unseen) else event
+        self.record.append(self._looked)
+        return self._looked
+
+    def _repeated(self, event: dict[str, Any], names: Iterable[str], seeds: np.ndarray) -> dict[str, Any]:
+        """A seed that stopped before the run was resumed has played nothing since: what was seen of it last stands."""
+        last = self._looked
+        if last is None:
+            for one in self.record.events():
+                if one.get("kind") == "update" and one["update"] < event["update"]:
+                    last = one
+        for name in names:
+            before = (last or {}).get(name)
+            if isinstance(before, list) and len(before) == self.config.run.seeds:
+                event[name] = [before[i] if i in seeds else value for i, value in enumerate(event[name])]
         return event
 
-    def _save(self, states: TrainState, score: float | None = None, best: bool = False) -> None:
-        run = self.config.run
-        meta = {
-            "tasks": list(run.tasks),
-            "seeds": run.seeds,
-            "hyperplanes": self.config.policy.hyperplanes,
-            "score": score,
-        }
-        self.record.save(int(np.asarray(states.iteration).max()), to_arrays(states), meta, best=best)
+    def _compare(self, states: TrainState, event: dict[str, Any]) -> float:
+        """The return under mu, over all seeds. Every look is compared, whenever checkpoints are saved: which one is the
+        best is a matter of the numbers in the log, and neither of the clock nor of kills."""
+        score = weighted_mean(np.asarray(event["returns"], float), self.experience.tasks.shares)
+        if score > self._best_score:
+            self._best_score, self._better = score, (states, score)
+        return score
+
+    def _keep_best(self) -> None:
+        """Before the checkpoint: a run that is killed between the two meets the same best again."""
+        if self._better is not None:
+            states, score = self._better
+            self.record.save_best(*self._checkpoint(states, score))
+            self._better = None
+
+    def _save(self, states: TrainState, score: float) -> None:
+        self.record.save(*self._checkpoint(states, score))
+
+    def _checkpoint(self, states: TrainState, score: float) -> tuple[int, dict[str, np.ndarray], dict[str, Any]]:
+        meta = {**belonging(self.config), "score": score if np.isfinite(score) else None}
+        return int(np.asarray(states.iteration).max()), to_arrays(states), meta
 
     def _refuse_spoiled(self, states: TrainState) -> None:
         spoiled = np.flatnonzero(states.spoiled)
@@ -256,6 +296,13 @@ def idle(state: TrainState) -> Metrics:
         movement=np.asarray(state.monitor.movement),
         from_data=None,
     )
+
+
+def weighted_mean(returns: np.ndarray, shares: np.ndarray) -> float:
+    """Of (seeds, tasks), tasks weighted by their shares; over what is known, -infinity where nothing is."""
+    known = ~np.isnan(returns)
+    weights = known * shares
+    return float((np.where(known, returns, 0.0) * weights).sum() / weights.sum()) if known.any() else -np.inf
 
 
 def norm_without_noise(gradients: np.ndarray, active: np.ndarray) -> np.ndarray:

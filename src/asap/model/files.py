@@ -9,7 +9,7 @@ import numpy as np
 
 from asap.base.arrays import from_arrays
 from asap.base.errors import RunError, UserError
-from asap.base.files import BadFile, open_regular, replace
+from asap.base.files import BadFile, replace
 from asap.base.spec import TaskSet
 from asap.compose import read_run, saved_settings, without_source
 from asap.config.schema import Config
@@ -96,6 +96,7 @@ def _from_run(path: Path, said: SaidEnv, best: bool) -> Saved:
     checkpoint = run.best() if best else run.latest()
     if checkpoint is None:
         raise RunError("run", "has no checkpoint yet", run.path, "let `asap train` save one first")
+    checkpoints.require_same(config, checkpoint, run.path, tasks.names_say_all)
     config = config if is_own else without_source(config)
     return Saved(config, tasks, config.run.seed, checkpoint.arrays, whole=True, is_own=is_own)
 
@@ -127,11 +128,9 @@ def _from_file(path: Path, said: SaidEnv) -> Saved:
 
 def _unsealed(path: Path) -> checkpoints.Checkpoint:
     try:
-        with open_regular(Path(os.path.realpath(path))) as file:
-            saved = checkpoints.unseal(file.read())
-    except (BadFile, OSError, ValueError, MemoryError) as error:  # ValueError: a NUL in the path.
-        reason = "too large for the memory" if isinstance(error, MemoryError) else str(error)
-        raise RunError("model", reason.replace("an ASAP checkpoint", "a saved ASAP model"), path, CURE) from None
+        saved = checkpoints.unsealed(Path(os.path.realpath(path)))
+    except (BadFile, OSError, ValueError) as error:  # ValueError: a NUL in the path.
+        raise RunError("model", str(error).replace("an ASAP checkpoint", "a saved ASAP model"), path, CURE) from None
     if saved.meta.get("kind") != _KIND or not isinstance(saved.meta.get("config"), str):
         raise RunError("model", "is a checkpoint of a run, not a saved model", path, CURE)
     return saved

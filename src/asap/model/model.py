@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base.arrays import member, stack, to_arrays
-from asap.base.episodes import EVALUATION
+from asap.base.episodes import EVALUATION, require_episodes, require_seed
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
 from asap.compose import compose, feature_settings, given_task, refuse_unsaid, same_but_for_budget, with_budget
@@ -253,10 +253,6 @@ class ASAP:
         Of several tasks each plays `episodes`; the means weigh them as in training, and `per_task` has them apart. The
         default of `episodes` is run.final_episodes, that of `deterministic` run.deterministic.
         """
-        for field, value, low in (("episodes", 1 if episodes is None else episodes, 1), ("seed", seed, 0)):
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= value < 2**31:
-                what = f"must be an integer from {low} to 2^31 - 1"
-                raise UserError(field, what, repr(value), "the default will do")
         chosen = None if task is None else self.task(task).name
         played = self.play(self.stacked(self.policy), episodes, [seed], deterministic)
         return evaluation_report(self.tasks, played, chosen)
@@ -270,7 +266,8 @@ class ASAP:
     ) -> Evaluation:
         """Episodes of stacked policies on every task, each with a seed of its own."""
         run = self.config.run
-        count = run.final_episodes if episodes is None else int(episodes)
+        count = require_episodes("episodes", run.final_episodes if episodes is None else episodes)
+        seeds = [require_seed("seed", seed) for seed in seeds]
         sure = run.deterministic if deterministic is None else bool(deterministic)
         with temporary_folder() as folder:
             experience = choose(self.config, self.tasks, self._workers, folder, print_note, learns=False)

@@ -26,6 +26,15 @@ class Predictor:
         self._player = Player(plan_of(policy, len(tasks.spec.observation_names), tasks.descriptors))
         self._generator, self._seed, self._calls = host_generator(seed, _PREDICT), seed, 0
 
+    def __getstate__(self) -> tuple:
+        """For copies and other processes: what the functions of an environment's spaces are made of, not they."""
+        return self._tasks, self._policy, self._seed, self._generator, self._calls
+
+    def __setstate__(self, state: tuple) -> None:
+        tasks, policy, seed, generator, calls = state
+        self.__init__(tasks, policy, seed)
+        self._generator, self._calls = generator, calls  # Draws go on where they were.
+
     def predict(
         self,
         obs: ArrayLike,

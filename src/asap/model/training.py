@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import no_moments
 from asap.policy.score import parameters_of, with_parameters
+from asap.runs.checkpoints import require_same
 from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback, Curve, InMemory, Record
 from asap.runs.signals import StopRequest
@@ -104,12 +105,19 @@ def train_run(
 
     training = Training(config, tasks, run, callbacks, workers, run.path, notice, given)
     with run.locked():
+        checkpoint = run.latest()
+        if checkpoint is not None:
+            require_same(config, checkpoint, run.path, tasks.names_say_all)
         if run.config_text() != to_toml(config):  # Gone on with under a larger budget.
             run.write_config(to_toml(config))
         if run.tasks_text() != tasks_text(config, tasks):
             run.write_tasks(tasks_text(config, tasks))
-        checkpoint = run.latest()
-        states, result = train(training, saved if checkpoint is None else checkpoint.arrays, stop, evaluates)
+        try:
+            states, result = train(training, saved if checkpoint is None else checkpoint.arrays, stop, evaluates)
+        except UserError as error:
+            with suppress(RunError):  # A full disk, say: what went wrong first is what counts.
+                run.append({"kind": "error", "message": str(error)})
+            raise
         if result.finished:
             run.append({"kind": "end", "parameters_sha256": result.parameters_sha256})
     return states, result

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base import stats
+from asap.base.files import saving
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +44,8 @@ class Picture:
     ending = "png"
 
     def save(self, path: Path) -> None:
-        self.figure.savefig(path, dpi=100)
+        with saving(path, "picture") as file:
+            self.figure.savefig(file, format=self.ending, dpi=100)
 
 
 @dataclass(frozen=True)

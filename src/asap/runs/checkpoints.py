@@ -23,12 +23,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from asap.base.errors import RunError, UserError
 from asap.base.files import BadFile, open_regular, replace
+from asap.config.settings import walk
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from asap.config.schema import Config
+
 FORMAT = 1
 MAX_HEADER = 1 << 20  # A header bomb is refused before it is read; ours are a few kilobytes.
+MAX_STEP, MAX_BYTES = 10**18, 1 << 62  # Numbers of thousands of digits can't even be printed.
 _SUFFIX = ".safetensors"
 _OPENING = b'{"__metadata__":{"seal":"'
 _SEALED_FROM = len(_OPENING) + 64
@@ -47,11 +51,40 @@ class NewerFormat(BadFile):
     """An intact file of a later release: stop, because going on from an older one would overwrite it."""
 
 
+# What the arrays of a checkpoint have no meaning without. Budgets, step sizes and the like may change.
+_BELONGS = (
+    "run.tasks run.weights run.seed run.seeds run.precision learn.learner learn.gradient learn.optimizer "
+    "offline.fingerprint env.max_steps env.reward_scale"
+).split()
+
+
+def belonging(config: "Config") -> dict[str, Any]:
+    """What a checkpoint of a run belongs to, for its meta."""
+    settings = {found.key: found.default for found in walk(config, "")}
+    kept = {key: value for key, value in settings.items() if key in _BELONGS or key.startswith("policy.")}
+    return {"settings": json.loads(json.dumps(kept))}
+
+
+def require_same(config: "Config", checkpoint: Checkpoint, where: Path, names_say_all: bool = True) -> None:
+    """A config that was edited by hand over checkpoints of other settings is refused, with what differs.
+
+    An environment may come by another name, as long as its spaces fit: its names do not say all.
+    """
+    told, now = checkpoint.meta.get("settings"), belonging(config)["settings"]
+    if not isinstance(told, dict):  # Release 0.1 has kept less.
+        names = {"tasks": "run.tasks", "seeds": "run.seeds", "hyperplanes": "policy.hyperplanes"}
+        told = {key: checkpoint.meta[name] for name, key in names.items() if name in checkpoint.meta}
+    for key in now:
+        if key in told and told[key] != now[key] and (names_say_all or key != "run.tasks"):
+            what = f"was changed in config.toml: the checkpoints of the run are of {told[key]!r}"
+            raise RunError(key, what, repr(now[key]), f"put that back, or train anew ({where})")
+
+
 def write(folder: Path, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], name: str = "ckpt") -> Path:
     """Saves generation `<name>-<step>` in `folder`: afterwards it is there in full, or the folder is as it was."""
     data = seal(step, arrays, meta)
     path = Path(folder) / f"{name}-{step:06d}{_SUFFIX}"
-    replace(path, data)
+    replace(path, data, "checkpoint", "then resume: the last checkpoint is intact")
     return path
 
 
@@ -122,7 +155,7 @@ def seal(step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> bytes:
     """The bytes of a checkpoint file."""
     import safetensors.numpy
 
-    if not isinstance(step, int) or not 0 <= step < 10**18:
+    if not isinstance(step, int) or not 0 <= step < MAX_STEP:
         raise UserError("checkpoint", "step must be an int from 0", repr(step), "count steps with a Python int")
     blob = safetensors.numpy.save(_storable(arrays))
     start = 8 + struct.unpack("<Q", blob[:8])[0]
@@ -141,12 +174,17 @@ def unseal(blob: bytes) -> Checkpoint:
     return _load(io.BytesIO(blob), len(blob))
 
 
-def _read(path: Path) -> Checkpoint:
+def unsealed(path: Path) -> Checkpoint:
+    """From a file of which no more is read than its head promises and its size allows; raises BadFile."""
     with open_regular(path) as file:
         try:
-            found = _load(file, os.fstat(file.fileno()).st_size)
+            return _load(file, os.fstat(file.fileno()).st_size)
         except OSError as error:
             raise BadFile(f"cannot read: {error.strerror}") from None
+
+
+def _read(path: Path) -> Checkpoint:
+    found = unsealed(path)
     if any(_step_in(path.name, name) not in (None, found.step) for name in ("ckpt", "best")):
         raise BadFile(f"holds step {found.step}")
     return found
@@ -162,7 +200,7 @@ def _load(file: BinaryIO, size: int) -> Checkpoint:
     if size > expected:
         raise BadFile(f"{size - expected:,} bytes too long")
     try:
-        payload = file.read(size)
+        payload = file.read(manifest["payload_bytes"])
         if hashlib.sha256(payload).hexdigest() != manifest["payload_sha256"]:
             raise BadFile("checksum mismatch in the tensors")
         return Checkpoint(manifest["step"], _tensors(header, payload), manifest["meta"], manifest["versions"])
@@ -191,12 +229,13 @@ def _manifest(header: bytes) -> dict[str, Any]:
     types = {"format": int, "step": int, "versions": dict, "meta": dict, "payload_bytes": int, "payload_sha256": str}
     try:
         manifest = json.loads(json.loads(header)["__metadata__"]["manifest"])
-        if manifest["format"] > FORMAT:
+        if FORMAT < manifest["format"] < MAX_STEP:
             raise NewerFormat(f"written by format {manifest['format']}, this release reads <= {FORMAT}")
         well_formed = all(type(manifest[key]) is kind for key, kind in types.items())
     except (LookupError, TypeError, ValueError, RecursionError):
         well_formed = False
-    if not well_formed or min(manifest["format"], manifest["step"] + 1) < 1:
+    limits = {"format": FORMAT + 1, "step": MAX_STEP, "payload_bytes": MAX_BYTES}
+    if not well_formed or manifest["format"] < 1 or any(not 0 <= manifest[key] < limits[key] for key in limits):
         raise BadFile("malformed manifest")
     return manifest
 

@@ -4,27 +4,27 @@ Reading needs no lock. Everything that writes belongs inside `with run.locked():
 """
 
 import contextlib
-import errno
 import json
 import math
 import mmap
 import numbers
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from asap.base import files
 from asap.base.errors import RunError, UserError, to_stderr
-from asap.base.files import SAFELY, BadFile, parsed, reported
+from asap.base.files import BadFile, parsed, reported
+from asap.config.toml import MAX_FILE_BYTES
 from asap.runs import checkpoints
 from asap.runs.checkpoints import Checkpoint
 from asap.runs.lock import LOCK, OWNER, flocked, owned
 
 Notice = Callable[[str], None]
 _CONFIG, _TASKS, _EVENTS, _CHECKPOINTS = "config.toml", "tasks.json", "events.jsonl", "checkpoints"
-MOST_BYTES = 4_000_000  # Of a text that is read at once.
+MAX_LINE = 1 << 26  # Bytes of an event; ours are thousands.
+MAX_TASKS = 1 << 22  # Bytes of the records of tasks; of four thousand observations they are half a million.
 
 
 def print_note(text: str) -> None:
@@ -35,9 +35,13 @@ class Run:
     """One run on disk. Make it with `Run.create` or `Run.open`."""
 
     def __init__(self, path: str | Path, notice: Notice):
-        self.path = Path(os.path.abspath(path))  # Environments may change the working directory.
+        if not os.fspath(path):
+            raise UserError("run", "is an empty path", "''", "name a directory, or `.` for this one")
+        with reported("cannot be found", path, "change to a directory that exists"):
+            self.path = Path(os.path.abspath(path))  # Environments may change the working directory.
         self.checkpoints = self.path / _CHECKPOINTS
         self.notice = notice
+        self._holder: int | None = None  # The process that is inside `locked()`.
 
     @classmethod
     def create(
@@ -114,14 +118,14 @@ class Run:
 
     def config_text(self) -> str:
         try:
-            with files.open_regular(self.path / _CONFIG) as file:
-                return file.read().decode("utf-8")
+            return files.read_regular(self.path / _CONFIG, MAX_FILE_BYTES).decode("utf-8")
         except (BadFile, OSError, UnicodeDecodeError) as error:
             what = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
             raise UserError("run", f"{_CONFIG}: {what}", self.path, "restore it or give another run") from None
 
     def write_config(self, text: str) -> None:
         """Puts new settings in place of the old."""
+        self._require_lock()
         files.replace(self.path / _CONFIG, _utf8(text), "run")
 
     def tasks_text(self) -> str | None:
@@ -129,24 +133,26 @@ class Run:
         if not os.path.lexists(self.path / _TASKS):
             return None
         try:
-            with files.open_regular(self.path / _TASKS) as file:
-                data = file.read(MOST_BYTES + 1)
+            return files.read_regular(self.path / _TASKS, MAX_TASKS).decode("utf-8", "replace")
         except (BadFile, OSError) as error:
             raise RunError("run", f"{_TASKS}: {error}", self.path, "restore it, or remove it") from None
-        if len(data) > MOST_BYTES:
-            raise RunError("run", f"{_TASKS} is too large", f"over {MOST_BYTES:,} bytes", "restore it, or remove it")
-        return data.decode("utf-8", "replace")
 
     def write_tasks(self, text: str) -> None:
+        self._require_lock()
         files.replace(self.path / _TASKS, _utf8(text), "run")
 
-    def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], best: bool = False) -> Path:
-        """Saves a checkpoint and keeps the last three; with `best`, also a copy that stays until the next best."""
-        path = checkpoints.write(self.checkpoints, step, arrays, meta)
-        if best:
-            checkpoints.write(self.checkpoints, step, arrays, meta, name="best")
-            checkpoints.prune(self.checkpoints, keep=1, name="best")
-        checkpoints.prune(self.checkpoints, keep=3)
+    def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> Path:
+        """Saves a checkpoint and keeps the last three."""
+        return self._save(step, arrays, meta, "ckpt", keep=3)
+
+    def save_best(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> Path:
+        """Saves a checkpoint that stays until the next best."""
+        return self._save(step, arrays, meta, "best", keep=1)
+
+    def _save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], name: str, keep: int) -> Path:
+        self._require_lock()
+        path = checkpoints.write(self.checkpoints, step, arrays, meta, name)
+        checkpoints.prune(self.checkpoints, keep, name)
         return path
 
     def latest(self) -> Checkpoint | None:
@@ -158,7 +164,8 @@ class Run:
     def best_score(self) -> float:
         """Of the best checkpoint; -infinity before there is one."""
         best = self.best()
-        return -math.inf if best is None else best.meta.get("score", -math.inf)
+        score = None if best is None else best.meta.get("score")
+        return score if isinstance(score, float) else -math.inf
 
     @property
     def where(self) -> str:
@@ -166,9 +173,10 @@ class Run:
 
     def append(self, event: Mapping[str, Any]) -> None:
         """Adds one line to the event log. What is not finite becomes null."""
+        self._require_lock()
         line = json.dumps(_plain(event), allow_nan=False).encode() + b"\n"
         with reported(f"cannot write {_EVENTS}", self.path, "free space or make it writable, then resume"):
-            descriptor = os.open(self.path / _EVENTS, os.O_RDWR | os.O_APPEND | os.O_CREAT | SAFELY, 0o666)
+            descriptor = files.open_to_write(self.path / _EVENTS, os.O_RDWR | os.O_APPEND)
             try:
                 self._append(descriptor, line)
             finally:
@@ -181,7 +189,7 @@ class Run:
             return
         try:
             with files.open_regular(path) as file:
-                for line in file:
+                for line in iter(lambda: file.readline(MAX_LINE), b""):
                     event = parsed(line)
                     num_bad += event is None
                     if event is not None:
@@ -205,11 +213,18 @@ class Run:
                     self.checkpoints.mkdir(exist_ok=True)
                 for folder in (self.path, self.checkpoints):
                     files.remove_litter(folder)
-                yield self
+                self._holder = os.getpid()
+                try:
+                    yield self
+                finally:
+                    self._holder = None
+
+    def _require_lock(self) -> None:
+        """Two writers would cut each other's lines off. A forked child holds nothing."""
+        if self._holder != os.getpid():
+            raise RunError("run", "is not locked by this process", self.path, "write inside `with run.locked():`")
 
     def _append(self, descriptor: int, line: bytes) -> None:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
         size = self._mend_tail(descriptor)
         try:
             while line:
@@ -225,10 +240,10 @@ class Run:
             return size
         with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as log:
             start = log.rfind(b"\n") + 1
-            tail = log[start:]
-        if parsed(tail) is not None:
+            tail = log[start : start + MAX_LINE]
+        if start + len(tail) == size and parsed(tail) is not None:
             return size + os.write(descriptor, b"\n")
-        self.notice(f"{_EVENTS}: torn last line cut off ({len(tail):,} bytes)")
+        self.notice(f"{_EVENTS}: torn last line cut off ({size - start:,} bytes)")
         os.ftruncate(descriptor, start)
         return start
 
@@ -261,6 +276,8 @@ def _utf8(text: str) -> bytes:
         data.decode("utf-8")
     except UnicodeError:
         raise UserError("run", f"{_CONFIG} would not be UTF-8 text", ascii(text), "use names that are") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise UserError("run", f"{_CONFIG} would be over {MAX_FILE_BYTES:,} bytes", len(data), "use fewer settings")
     return data
 
 

@@ -19,8 +19,12 @@ class Record(Protocol):
 
     def events(self) -> Iterator[dict[str, Any]]: ...
 
-    def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], best: bool = False) -> Any:
-        """Keeps a checkpoint, of which the newest and the best are wanted."""
+    def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> Any:
+        """Keeps a checkpoint, of which the newest is wanted."""
+        ...
+
+    def save_best(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> Any:
+        """Keeps a checkpoint in place of the best one."""
         ...
 
     def best_score(self) -> float:
@@ -47,8 +51,11 @@ class InMemory:
     def events(self) -> Iterator[dict[str, Any]]:
         return iter(self.recorded)
 
-    def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], best: bool = False) -> None:
-        self.score = meta["score"] if best else self.score
+    def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> None:
+        """The model holds what was learned."""
+
+    def save_best(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> None:
+        self.score = meta["score"]
 
     def best_score(self) -> float:
         return self.score

@@ -12,7 +12,7 @@ from typing import Any
 
 from asap.base import files
 from asap.base.errors import RunError
-from asap.base.files import SAFELY, BadFile, parsed, reported
+from asap.base.files import BadFile, parsed, reported
 
 LOCK, OWNER = "lock", "owner.json"
 _held: set[int] = set()
@@ -22,7 +22,7 @@ _held: set[int] = set()
 def flocked(folder: Path) -> Iterator[bool]:
     """Holds the lock file's flock. Yields False where the file system has no such locks."""
     with reported("cannot lock", folder, "make the directory writable"):
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | SAFELY, 0o666)
+        descriptor = files.open_to_write(folder / LOCK, os.O_RDWR)
     _held.add(descriptor)
     try:
         yield _try_flock(descriptor, folder)
@@ -77,7 +77,7 @@ def _claim(folder: Path) -> None:
     """Whoever creates the owner file holds the run, until dead."""
     for _ in range(2):
         try:
-            descriptor = os.open(folder / OWNER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY, 0o666)
+            descriptor = files.open_to_write(folder / OWNER, os.O_WRONLY | os.O_EXCL)
         except FileExistsError:
             _evict_dead_owner(folder)
             continue

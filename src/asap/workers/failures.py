@@ -1,6 +1,7 @@
 """A failed episode for the user: one line, and a file with which to see it again."""
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,10 +9,12 @@ from typing import Any, NamedTuple
 from asap.base import trust
 from asap.base.episodes import CHECK, EVALUATION, SEARCH, TRAINING
 from asap.base.errors import RunError, UserError
+from asap.base.files import BadFile, read_regular, replace
 from asap.envs.gymnasium.errors import explained
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, harmless, is_registered, place_of
 from asap.workers.work import Failed
 
+MAX_RECORDING = 1 << 28  # Bytes: a million steps of a dozen controls.
 _KINDS = {TRAINING: "episode", SEARCH: "search episode", EVALUATION: "evaluation episode", CHECK: "check episode"}
 
 
@@ -55,17 +58,21 @@ class Recording(NamedTuple):
         return harmless(self.options) if is_registered(self.env) else {}
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(json.dumps(self._asdict(), default=repr), encoding="utf-8")
+        replace(Path(path), json.dumps(self._asdict(), default=repr).encode(), "run")
 
     @classmethod
     def load(cls, path: str | Path) -> "Recording":
         cure = "pass a file that a failed run has written"
         try:
-            recording = cls(**json.loads(Path(path).read_text(encoding="utf-8")))
-            EnvLimits(**recording.rules)
-        except (OSError, ValueError, TypeError) as error:
+            data = read_regular(Path(os.path.realpath(path)), MAX_RECORDING)
+            recording = cls(**json.loads(data))
+        except (BadFile, OSError, ValueError, TypeError, RecursionError) as error:
             raise UserError("--replay", f"cannot be read: {error}", path, cure) from error
         wanted = (str, dict, dict, int, list, str, str, str | None)
         if not all(isinstance(value, kind) for value, kind in zip(recording, wanted)):
             raise UserError("--replay", "not the recording of an episode", path, cure)
+        try:
+            EnvLimits.checked(**recording.rules)
+        except (TypeError, ValueError) as error:
+            raise UserError("--replay", f"has rules that cannot be kept: {error}", path, cure) from None
         return recording

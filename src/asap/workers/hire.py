@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asap.base.errors import RunError, UserError
+from asap.base.files import reported
 from asap.envs.gymnasium.make import HostedSource
 from asap.workers.backend import Done, Event, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
@@ -35,32 +36,43 @@ def hire(
         source, limits = sources[failed.episode.task]
         if source.make is not None or not (failed.actions or failed.traceback):
             return failure(failed, source.name)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = Path(os.path.relpath(folder / f"failed-episode-{failed.episode.number}.json"))
-        Recording.of(source, failed, limits).save(path)
-        return failure(failed, source.name, path)
+        path = folder / f"failed-episode-{failed.episode.number}.json"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            Recording.of(source, failed, limits).save(path)
+            return failure(failed, source.name, os.path.relpath(path))
+        except (OSError, RunError):  # What went wrong in the episode counts, not that it can't be written down.
+            return failure(failed, source.name)
 
     return Dispatcher(_workers(workers, sources, folder), explain, notice, step_timeout, retries, on_no_workers)
 
 
-def _workers(text: str, sources: tuple[HostedSource, ...], folder: Path) -> Workers:
+def parse_workers(text: str) -> tuple[str, int]:
+    """Of which kind, `processes` or `ray`, and how many; no processes means this one."""
     kind, _, count = text.partition(":")
-    if kind == "ray" and re.fullmatch(r"\d*", count):
+    if kind == "ray":
+        digits = count or str(min(os.cpu_count() or 1, MOST_WORKERS))
+    else:
+        kind, digits = "processes", text
+    if not re.fullmatch(r"[0-9]+", digits):
+        raise UserError("--workers", "must be a number or ray", text[:40], CURE)
+    number = int(digits) if len(digits) <= len(str(MOST_WORKERS)) else -1  # Python reads no thousands of digits.
+    if not (1 <= number <= MOST_WORKERS or text == IN_PROCESS):
+        raise UserError("--workers", f"must be from 1 to {MOST_WORKERS}", text[:40], CURE)
+    return kind, number
+
+
+def _workers(text: str, sources: tuple[HostedSource, ...], folder: Path) -> Workers:
+    kind, number = parse_workers(text)
+    if kind == "ray":
         from asap.workers.ray_cluster import RayWorkers
 
-        return RayWorkers(sources, _checked(text, int(count or os.cpu_count() or 1)))
-    if not re.fullmatch(r"\d+", text):
-        raise UserError("--workers", "must be a number or ray", text, CURE)
-    if text == IN_PROCESS:
+        return RayWorkers(sources, number)
+    if not number:
         return InProcess(sources)
-    folder.mkdir(parents=True, exist_ok=True)
-    return Pool(sources, _checked(text, int(text)), folder / "workers.log")
-
-
-def _checked(text: str, count: int) -> int:
-    if not 1 <= count <= MOST_WORKERS:
-        raise UserError("--workers", f"must be from 1 to {MOST_WORKERS}", text, CURE)
-    return count
+    with reported("cannot create", folder, "make its parent writable"):
+        folder.mkdir(parents=True, exist_ok=True)
+    return Pool(sources, number, folder / "workers.log")
 
 
 class InProcess(Workers):

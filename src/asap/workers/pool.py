@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from asap.base.files import open_to_write, reported
 from asap.envs.gymnasium.make import HostedSource
 from asap.workers.backend import Died, Event, WorkerProgress, Workers, event_of
 from asap.workers.messages import BadMessage, Goodbye, Hello, decode, encode
@@ -26,9 +27,10 @@ class Pool(Workers):
     def __init__(self, sources: tuple[HostedSource, ...], num_workers: int, log: Path | None = None):
         self._hello = encode(Hello(tuple(one.portable() for one in sources)))
         self.num_workers, self.where = num_workers, str(log or "")
-        self._output = (
-            subprocess.DEVNULL if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        )
+        self._output = subprocess.DEVNULL
+        if log is not None:
+            with reported(f"cannot write {log.name}", log.parent, "remove it, or make the directory writable"):
+                self._output = open_to_write(log, os.O_WRONLY | os.O_APPEND)
         self._selector = selectors.DefaultSelector()
         self._processes: dict[int, WorkerProcess] = {}
         self._dead: set[int] = set()

@@ -31,6 +31,24 @@ class EnvLimits(NamedTuple):
     reward_scale: float = 1.0
     env_retries: int = 2  # How often a `reset` that raises is tried again.
 
+    @classmethod
+    def checked(cls, *values: Any, **named: Any) -> "EnvLimits":
+        """Those that a file tells; raises TypeError or ValueError."""
+        limits = cls(*values, **named)
+        counts = (
+            ("max_steps", 1 if limits.max_steps is None else limits.max_steps, 1),
+            ("env_retries", limits.env_retries, 0),
+        )
+        for name, number, low in counts:
+            if type(number) is not int or not low <= number < 2**63:
+                raise ValueError(f"{name} must be an integer from {low}")
+        scale = limits.reward_scale
+        if type(scale) not in (int, float) or not 0 < scale <= sys.float_info.max:
+            raise ValueError("reward_scale must be a finite number above 0")
+        if type(limits.strict_obs) is not bool:
+            raise ValueError("strict_obs must be true or false")
+        return limits._replace(reward_scale=float(scale))
+
 
 class EnvSource(NamedTuple):
     """A recipe for an environment. Without `make` it is plain data that any worker can follow."""

@@ -292,9 +292,9 @@ def restore(told: dict[str, Any]) -> HostedTask:
         spaces_ = [space_records.restore(told[name]) for name in ("observation_space", "action_space")]
         spec = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()}
         spec = _checked_spec(Spec(**{**spec, **_spec_of_spaces(*spaces_)}), str(told["name"]))
-        source, rules = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits(*told["rules"])
+        source, rules = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits.checked(*told["rules"])
         sizes = [num_numbers(space) for space in spaces_]
-    except (KeyError, TypeError, ValueError, AssertionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AssertionError) as error:
         raise UserError("task", "cannot be read from the file", type(error).__name__, "save it anew") from None
     if sizes != [len(spec.observation_names), spec.num_actions] or len(spec.observation_low) != sizes[0]:
         raise UserError("task", "names and spaces in the file do not fit", sizes, "save it anew")

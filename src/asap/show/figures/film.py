@@ -16,6 +16,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from asap.base.errors import UserError
+from asap.base.files import saving
 from asap.envs.render import BALL_RADIUS, PLAYER_RADIUS, player_colours
 from asap.envs.soccer.half_field import GOAL
 from asap.policy.policy import ASAPPolicy
@@ -52,7 +53,9 @@ def save_film(
     palette = _palette(pictures[-1])  # The last has the whole trail, hence all colours.
     frames = [Image.fromarray(pixels).quantize(palette=palette, dither=Image.Dither.NONE) for pixels in pictures]
     durations = [FRAME_MILLISECONDS] * (len(frames) - 1) + [LAST_MILLISECONDS]
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=True)
+    told = {"append_images": frames[1:], "duration": durations, "loop": 0, "optimize": True}
+    with saving(Path(path), "picture") as file:
+        frames[0].save(file, format="GIF", save_all=True, **told)
 
 
 def _palette(pixels: np.ndarray) -> Image.Image:
