@@ -10,7 +10,7 @@ from asap.envs.gymnasium.make import HostedSource
 from asap.workers.backend import Done, Event, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import Recording, failure
-from asap.workers.play import Environments, play_chunk
+from asap.workers.play import Environments, nobody_watches, play_chunk
 from asap.workers.pool import Pool
 from asap.workers.work import Failed, Work
 
@@ -27,9 +27,10 @@ def hire(
     step_timeout: float = 30.0,
     retries: int = 5,
     on_no_workers: str = "wait",
+    check: Callable[..., None] = nobody_watches,
 ) -> Dispatcher:
     """`sources` are in the order of the tasks. `folder` takes what environments print, and recordings of failed
-    episodes."""
+    episodes. `check` raises when the user wants to stop."""
 
     def explain(failed: Failed) -> RunError:
         source, limits = sources[failed.episode.task]
@@ -40,10 +41,11 @@ def hire(
         Recording.of(source, failed, limits).save(path)
         return failure(failed, source.name, path)
 
-    return Dispatcher(_workers(workers, sources, folder), explain, notice, step_timeout, retries, on_no_workers)
+    hired = _workers(workers, sources, folder, check)
+    return Dispatcher(hired, explain, notice, step_timeout, retries, on_no_workers, check=check)
 
 
-def _workers(text: str, sources: tuple[HostedSource, ...], folder: Path) -> Workers:
+def _workers(text: str, sources: tuple[HostedSource, ...], folder: Path, check: Callable[..., None]) -> Workers:
     kind, _, count = text.partition(":")
     if kind == "ray" and re.fullmatch(r"\d*", count):
         from asap.workers.ray_cluster import RayWorkers
@@ -52,7 +54,7 @@ def _workers(text: str, sources: tuple[HostedSource, ...], folder: Path) -> Work
     if not re.fullmatch(r"\d+", text):
         raise UserError("--workers", "must be a number or ray", text, CURE)
     if text == IN_PROCESS:
-        return InProcess(sources)
+        return InProcess(sources, check)
     folder.mkdir(parents=True, exist_ok=True)
     return Pool(sources, _checked(text, int(text)), folder / "workers.log")
 
@@ -64,15 +66,15 @@ def _checked(text: str, count: int) -> int:
 
 
 class InProcess(Workers):
-    """Plays while it is polled, one chunk at a time.
+    """Plays while it is polled, one chunk at a time. `watch` is called before each step, and may raise.
 
     There is no protection from an environment that hangs, crashes or leaks: it takes the driver with it.
     """
 
     num_workers = 1
 
-    def __init__(self, sources: tuple[HostedSource, ...]):
-        self._environments = Environments(sources)
+    def __init__(self, sources: tuple[HostedSource, ...], watch: Callable[..., None] = nobody_watches):
+        self._environments, self._watch = Environments(sources), watch
         self._environments.of_task(0)  # One that is broken is told at the start.
         self._events: list[Event] = [Started(0)]
         self._work: Work | None = None
@@ -84,7 +86,7 @@ class InProcess(Workers):
         events, self._events = self._events, []
         if self._work is not None:
             work, self._work = self._work, None
-            events.append(Done(0, play_chunk(self._environments, work)))
+            events.append(Done(0, play_chunk(self._environments, work, self._watch)))
         return events
 
     def progress(self, worker: int) -> WorkerProgress:
