@@ -123,3 +123,26 @@ def fails(what: str, where: str = "step", once: str = "") -> gymnasium.Env:
 
 def stubborn_exit() -> gymnasium.Env:
     raise SystemExit("no licence")
+
+
+class Signals(Walk):
+    """Sends a signal to the driver in the midst of one episode, by its reset seed; a file remembers that it has."""
+
+    def __init__(self, driver: int, number: int, seed: int, once: str, hangs: bool):
+        super().__init__()
+        self.driver, self.number, self.chosen, self.once, self.hangs = driver, number, seed, once, hangs
+
+    def reset(self, *, seed=None, options=None):
+        self.seed = seed
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        if self.seed == self.chosen and self.time == 2 and not os.path.exists(self.once):
+            Path(self.once).touch()
+            os.kill(self.driver, self.number)
+            time.sleep(100 if self.hangs else 0)
+        return super().step(action)
+
+
+def signals(**options) -> gymnasium.Env:
+    return Signals(**options)

@@ -2,14 +2,14 @@
 
 import json
 import os
-import sys
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asap.base.errors import UserError
+from asap.base.errors import Interrupted, UserError, to_stderr
 from asap.cli.app import Debug, Env, EnvOptions, Json, app, number, references_in_words, require_named, tell
 
 if TYPE_CHECKING:
@@ -250,9 +250,9 @@ def _train_to_end(
     wandb: str | None = None,
 ) -> tuple["Result", "StopRequest"]:
     """Trains with a progress bar until the run is over or a signal asks to stop."""
-    from asap.runs.signals import StopRequest
+    from asap.runs.signals import PATIENCE, StopRequest
 
-    with StopRequest() as stop:
+    with StopRequest(PATIENCE) as stop:
         from asap.model.training import train_run
         from asap.runs.checkpoints import generations
         from asap.runs.loggers import loggers
@@ -262,22 +262,28 @@ def _train_to_end(
             from asap.model.files import source_policies
 
             given = source_policies(config)
-        with loggers(config, tensorboard, wandb, progress_bar=True) as told:
-            return train_run(run, config, tasks, stop, told, workers, given)[1], stop
+        try:
+            with loggers(config, tensorboard, wandb, progress_bar=True) as told:
+                return train_run(run, config, tasks, stop, told, workers, given)[1], stop
+        except Interrupted:
+            to_stderr(f"note: stopped before the first update; begin again with: {_resuming(run)}")
+            raise
 
 
 def _leave_if_stopped(run: "Run", stop: "StopRequest") -> None:
     if stop.requested:
-        print(f"note: stopped and saved; go on with: asap train --resume {run.path}", file=sys.stderr)
-        sys.stdout.flush()
+        to_stderr(f"note: stopped and saved; go on with: {_resuming(run)}")
         raise SystemExit(stop.exit_code)
 
 
+def _resuming(run: "Run") -> str:
+    return shlex.join(["asap", "train", "--resume", str(run.path)])
+
+
 def _in_words(report: dict) -> str:
-    reference, returns = report["reference"], report["return"]
-    low, high = returns["ci"]
+    reference = report["reference"]
     lines = [
-        f"return            {number(returns['iqm'])}  (IQM of {report['seeds']} seeds, 95 % interval {number(low)} to {number(high)})",
+        *([] if report["return"] is None else [_return_in_words(report)]),
         *([] if reference is None else [f"references        {references_in_words(reference)}"]),
         *([] if report["success"] is None else [f"success           {100 * report['success']:.1f} % of episodes"]),
         *_good_seeds_in_words(report),
@@ -289,8 +295,15 @@ def _in_words(report: dict) -> str:
     return "\n".join(lines)
 
 
+def _return_in_words(report: dict) -> str:
+    returns = report["return"]
+    low, high = map(number, returns["ci"])
+    seeds = f"IQM of {report['seeds']} seeds, 95 % interval {low} to {high}"
+    return f"return            {number(returns['iqm'])}  ({seeds})"
+
+
 def _good_seeds_in_words(report: dict) -> list[str]:
-    if report["threshold"] is None:
+    if report["near_optimal_seeds"] is None:
         return []
     median = report["episodes_to_near_optimal"]["median"]
     word = "solved      " if report["reference"] is None else "near-optimal"

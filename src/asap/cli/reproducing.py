@@ -68,10 +68,10 @@ def _run_experiments(name: str, seeds: int | None, seed: int, out: str, as_json:
         raise UserError("--seed", "must be an integer from 0 to 2^62 - 1", seed, "the default is 0")
     from asap.paper.laboratory import Laboratory
     from asap.runs.loggers import ProgressBar
-    from asap.runs.signals import StopRequest
+    from asap.runs.signals import PATIENCE, StopRequest
 
     folder = make_folder(out)
-    with StopRequest() as stop:
+    with StopRequest(PATIENCE) as stop:
         laboratory = Laboratory(folder, 0, seed, stop, ProgressBar)
         own = [dataclasses.replace(laboratory, seeds=seeds or experiment.seeds) for experiment in experiments]
         chapters = [_chapter(*each, as_json) for each in zip(experiments, own)]

@@ -13,24 +13,38 @@ from asap.experience.compiled import Compiled
 from asap.experience.hosted import Hosted
 from asap.experience.logged import Logged, open_data
 from asap.experience.protocol import Experience
+from asap.runs.signals import StopRequest
 from asap.workers.hire import IN_PROCESS, hire
 
 
 def choose(
-    config: Config, tasks: TaskSet, workers: str, folder: Path, notice: Callable[[str], None], learns: bool = True
+    config: Config,
+    tasks: TaskSet,
+    workers: str,
+    folder: Path,
+    notice: Callable[[str], None],
+    learns: bool = True,
+    stop: StopRequest | None = None,
 ) -> Experience:
-    """`workers` play hosted environments, and `folder` takes what they print; `notice` shows the user a line.
+    """`workers` play hosted environments, and `folder` takes what they print; `notice` shows the user a line. `stop`
+    is looked at while they play, which then raises `Interrupted`.
 
     Where nothing is learned, logged data are not read: policies are played.
     """
-    player = _player(config, tasks, workers, folder, notice, learns)
+    player = _player(config, tasks, workers, folder, notice, learns, stop or StopRequest())
     if config.offline.data is None or not learns:
         return player
     return Logged(config, tasks, open_data(config, tasks.tasks[0]), player)
 
 
 def _player(
-    config: Config, tasks: TaskSet, workers: str, folder: Path, notice: Callable[[str], None], learns: bool
+    config: Config,
+    tasks: TaskSet,
+    workers: str,
+    folder: Path,
+    notice: Callable[[str], None],
+    learns: bool,
+    stop: StopRequest,
 ) -> Experience:
     first = tasks.tasks[0]
     if isinstance(first, HostedTask):
@@ -39,10 +53,10 @@ def _player(
         for task in tasks.tasks:
             look_at(task, notice)
         sources = tuple(task.hosted_source for task in tasks.tasks)
-        dispatcher = hire(workers, sources, folder, notice, *limits)
+        dispatcher = hire(workers, sources, folder, notice, *limits, stop.check)
         watch = watch_for_drift(first, notice) if env.check_determinism and learns else None
         return Hosted(config, tasks, dispatcher, notice, watch)
     if workers != IN_PROCESS:
         raise UserError("--workers", f"{first.name} is compiled and needs none", workers, "leave it out")
     named = tuple(zip(tasks.names, tasks.weights, strict=True))
-    return Compiled(config, tasks, catalog.task_set(named))
+    return Compiled(config, tasks, catalog.task_set(named), stop)

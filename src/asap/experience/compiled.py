@@ -28,6 +28,7 @@ from asap.experience.rollout import (
 )
 from asap.experience.summed_scores import play_scored
 from asap.policy.policy import ASAPPolicy
+from asap.runs.signals import StopRequest
 
 # Ids folded into a seed's key: one stream per purpose. 0 and 1 are drawn on the host, with 3 updates play.
 LANES, LOOK = 2, 4
@@ -40,8 +41,9 @@ class Compiled:
 
     together = True
 
-    def __init__(self, config: Config, tasks: TaskSet, compiled_tasks: CompiledTasks):
-        self.config, self.tasks, self._tasks = config, tasks, compiled_tasks
+    def __init__(self, config: Config, tasks: TaskSet, compiled_tasks: CompiledTasks, stop: StopRequest | None = None):
+        """`stop` is looked at between rounds of an evaluation."""
+        self.config, self.tasks, self._tasks, self._stop = config, tasks, compiled_tasks, stop or StopRequest()
         self.most_updates = config.run.chunk
         learn = config.learn
         self._discount = tasks.spec.discount if learn.discount is None else learn.discount
@@ -86,6 +88,7 @@ class Compiled:
     def _round(
         self, policies: ASAPPolicy, ids: EpisodeIds, numbers: Int[np.ndarray, "P"], size: int, deterministic: bool
     ) -> Evaluation:
+        self._stop.check()
         return self._played(stacked_keys(ids.seeds, _STREAMS[ids.stream], numbers), policies, size, deterministic)
 
     def _played(self, keys: Key, policies: ASAPPolicy, num_episodes: int, deterministic: bool) -> Evaluation:

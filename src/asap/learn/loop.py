@@ -3,14 +3,14 @@
 import functools
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import jax
 import numpy as np
 
 from asap.base.arrays import compiled, known_mean, member, over_seeds, stack, to_arrays
-from asap.base.errors import RunError
+from asap.base.errors import Interrupted, RunError
 from asap.base.keys import Key, root
 from asap.config.schema import Config
 from asap.experience.protocol import Counters, Evaluation, Experience, Fed
@@ -34,6 +34,7 @@ from asap.runs.events import Callback, Record, Report
 from asap.runs.signals import StopRequest
 
 SAVE_EVERY_SECONDS = 1.0
+LOOK_EVERY_SECONDS = 0.1  # Whether somebody wants to stop, while the program compiles.
 WEIGHTLESS, MOST_WEIGHTLESS = 0.01, 20
 
 
@@ -74,15 +75,21 @@ class Loop:
 
     def run(self, states: TrainState, stop: StopRequest) -> tuple[TrainState, bool]:
         """Until all seeds are done, or `stop` or a callback asks to stop; and whether they are done."""
-        saved, self._best_score = time.monotonic(), self.record.best_score()
+        saved, score, self._best_score = time.monotonic(), np.nan, self.record.best_score()
         active = self._any_active(states)
         goes_on = True
         try:
             while active and goes_on and not stop.requested:
-                self._wait_for_program(states)
-                began, compiling = time.monotonic(), self.compile_seconds
-                states, metrics = self._advance_chunk(states)
-                evaluation = self.experience.look(states.policy, int(np.asarray(states.iteration).max()))
+                try:
+                    self._wait_for_program(states, stop)
+                    began, compiling = time.monotonic(), self.compile_seconds
+                    advanced, metrics = self._advance_chunk(states)
+                    evaluation = self.experience.look(advanced.policy, int(np.asarray(advanced.iteration).max()))
+                except Interrupted:  # The chunk is done again when the run is resumed, from the same ids.
+                    self._keep_best()
+                    self._save(states, score)
+                    break
+                states = advanced
                 seconds = time.monotonic() - began - (self.compile_seconds - compiling)
                 report = self._log(states, metrics, evaluation, seconds)
                 self._refuse_spoiled(states)
@@ -160,10 +167,12 @@ class Loop:
             self._ready = pool.submit(lowered.compile)
             pool.shutdown(wait=False)
 
-    def _wait_for_program(self, states: TrainState) -> None:
+    def _wait_for_program(self, states: TrainState, stop: StopRequest) -> None:
         """A run that is gone on with begins here: it must not compile a second time in its first chunk."""
         self._begin_compiling(states)
         if self._ready is not None and not self.compile_seconds:
+            while not wait([self._ready], LOOK_EVERY_SECONDS).done:
+                stop.check()
             self._advance = self._ready.result()
             self.compile_seconds = time.monotonic() - self._began
 

@@ -12,7 +12,6 @@ model = ASAP.load("cartpole.asap")
 """
 
 import os
-import signal
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,7 +181,7 @@ class ASAP:
         The budget is in steps of the environment or in completed `episodes`, whichever is reached first, in addition to
         what was learned from before. `callback` is called between updates with a `Report`; False stops. `run` is a
         directory to record in: learning curve, checkpoints; a run that is there already is gone on with. Ctrl-C keeps
-        what was learned so far and raises KeyboardInterrupt.
+        what was learned so far and raises KeyboardInterrupt, SIGTERM does the same and raises SystemExit.
         """
         callbacks = [callback] if callable(callback) else list(callback or ())
         if self._unsaid is not None:
@@ -196,7 +195,7 @@ class ASAP:
             states, self.result = learn_on(*training, given, self._state, stop)
         self._take(states)
         if stop.requested:
-            raise KeyboardInterrupt if stop.requested == signal.SIGINT else SystemExit(stop.exit_code)
+            raise stop.leaving()
         return self
 
     def _take(self, states: TrainState) -> None:

@@ -1,6 +1,7 @@
 """What a policy does with an observation: NumPy on the host, where a compiled function costs more to call than to
 compute."""
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from asap.policy.host import Player
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 
 _PREDICT, _OTHER_ROWS = 6, 12  # Streams of the seed's draws on the host.
+_COUNTING = threading.Lock()  # Of all predictors, because a model can be copied.
 
 
 class Predictor:
@@ -57,8 +59,10 @@ class Predictor:
         previous = checked_state(state, episode_start, (count,) if is_batch else (), self._policy.num_skills)
         before = np.append(np.atleast_1d(previous), NO_SKILL)
         # The first of many draws as it would alone, and what comes after the call does not depend on the others.
-        self._calls += not deterministic
-        generators = [self._generator, *[host_generator(self._seed, _OTHER_ROWS, self._calls)] * (len(rows) - 1)]
+        with _COUNTING:
+            self._calls += not deterministic
+            call = self._calls
+        generators = [self._generator, *[host_generator(self._seed, _OTHER_ROWS, call)] * (len(rows) - 1)]
         chosen = [
             self._player.act(self._read(row), int(skill), deterministic, generator, task)
             for row, skill, generator in zip(rows, before, generators)

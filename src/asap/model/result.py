@@ -19,7 +19,7 @@ class Result:
 
     config: Config
     tasks: TaskSet
-    evaluation: Evaluation | None  # Of the policies at the end, unless that is done elsewhere.
+    evaluation: Evaluation | None  # Of the policies at the end; None if stopped before, or done elsewhere.
     curve: Curve
     env_steps: int
     wall_seconds: float
@@ -29,12 +29,9 @@ class Result:
     ess: list[float] | None  # Of the last chunk, where logged data were learned from.
 
     def summary(self, path: str) -> dict:
-        """The JSON object of `asap train`."""
+        """The JSON object of `asap train`. Of a run that was stopped, the numbers of the final evaluation are null."""
         config, weights = self.config, self.tasks.shares
-        per_seed, success = known_mean(self.evaluation.returns), known_mean(self.evaluation.success)  # (seeds, tasks)
         thresholds = [task.threshold for task in self.tasks.tasks]
-        returns = per_seed @ weights
-        low, high = stats.bootstrap_interval(returns)
         has_threshold, seeds = None not in thresholds, config.run.seeds
         reached = self.curve.first_near_optimal(np.asarray(thresholds)) if has_threshold else [None] * seeds
         steps_per_second = self.env_steps / max(self.wall_seconds - self.compile_seconds, 1e-9)
@@ -44,14 +41,8 @@ class Result:
             "gradient": config.learn.gradient,
             "seeds": seeds,
             "threshold": _weighted(weights, thresholds),
-            "near_optimal_seeds": int((per_seed >= np.asarray(thresholds)).all(-1).sum()) if has_threshold else None,
             "episodes_to_near_optimal": {"median": stats.median_with_failures(reached), "all": reached},
-            "return": {"iqm": stats.iqm(returns), "ci": [low, high], "all": returns.tolist()},
-            "success": None if np.isnan(success).any() else float(success.mean(0) @ weights),
-            "per_task": {
-                name: {"return": per_seed[:, m].tolist(), "success": _known(success[:, m])}
-                for m, name in enumerate(config.run.tasks)
-            },
+            **self._evaluated(thresholds),
             "reference": self._references(),
             "episodes": self.curve.episodes[-1].astype(int).tolist() if len(self.curve.episodes) else [0] * seeds,
             "env_steps": self.env_steps,
@@ -62,6 +53,23 @@ class Result:
             "parameters_sha256": self.parameters_sha256,
             **({} if self.ess is None else {"offline": {"data": config.offline.data, "ess": self.ess}}),
             "run": path,
+        }
+
+    def _evaluated(self, thresholds: list[float | None]) -> dict:
+        if self.evaluation is None:
+            return dict.fromkeys(("near_optimal_seeds", "return", "success", "per_task"))
+        per_seed, success = known_mean(self.evaluation.returns), known_mean(self.evaluation.success)  # (seeds, tasks)
+        returns = per_seed @ self.tasks.shares
+        low, high = stats.bootstrap_interval(returns)
+        is_near = None if None in thresholds else (per_seed >= np.asarray(thresholds)).all(-1)
+        return {
+            "near_optimal_seeds": None if is_near is None else int(is_near.sum()),
+            "return": {"iqm": stats.iqm(returns), "ci": [low, high], "all": returns.tolist()},
+            "success": None if np.isnan(success).any() else float(success.mean(0) @ self.tasks.shares),
+            "per_task": {
+                name: {"return": per_seed[:, m].tolist(), "success": _known(success[:, m])}
+                for m, name in enumerate(self.config.run.tasks)
+            },
         }
 
     def _references(self) -> dict[str, float | None] | None:

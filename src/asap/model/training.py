@@ -1,11 +1,11 @@
 """One training from its config to its result: the experience, the start, the loop, and the evaluation at the end."""
 
+import contextlib
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from asap.base.arrays import member, stack
 from asap.base.episodes import EVALUATION
-from asap.base.errors import RunError, UserError, to_stderr
+from asap.base.errors import Interrupted, RunError, UserError, to_stderr
 from asap.base.spec import TaskSet
 from asap.compose import tasks_text
 from asap.config.schema import Config, PolicyConfig
@@ -54,9 +54,12 @@ class Training(NamedTuple):
 def train(
     training: Training, saved: Arrays | None, stop: StopRequest, evaluates: bool = True
 ) -> tuple[TrainState, Result]:
-    """From saved states of the learner, or from the start, until it is over or `stop` asks for it."""
+    """From saved states of the learner, or from the start, until it is over or `stop` asks for it.
+
+    Who stops gets no evaluation; before the first state there is nothing to return, and `Interrupted` is raised.
+    """
     began, config, record = time.monotonic(), training.config, training.record
-    with _experience(training) as experience:
+    with _experience(training, stop) as experience:
         loop = Loop(config, experience, record, training.callbacks)
         if saved is None:
             states = loop.start(_starts(training, experience))
@@ -65,9 +68,10 @@ def train(
             states = restored(loop.template(blank_start(config, training.tasks)), saved)
         states, finished = loop.run(states, stop)
         evaluation = None
-        if evaluates:
+        if evaluates and not stop.requested:
             ids, run = EpisodeIds(seeds_of(config), EVALUATION), config.run
-            evaluation = experience.evaluate(states.outcome, ids, run.final_episodes, run.deterministic)
+            with contextlib.suppress(Interrupted):
+                evaluation = experience.evaluate(states.outcome, ids, run.final_episodes, run.deterministic)
     ess = [event["ess"] for event in record.events() if "ess" in event]
     return states, Result(
         config=config,
@@ -115,7 +119,7 @@ def train_run(
         try:
             states, result = train(training, saved if checkpoint is None else checkpoint.arrays, stop, evaluates)
         except UserError as error:
-            with suppress(RunError):  # A full disk, say: what went wrong first is what counts.
+            with contextlib.suppress(RunError):  # A full disk, say: what went wrong first is what counts.
                 run.append({"kind": "error", "message": str(error)})
             raise
         if result.finished:
@@ -147,7 +151,7 @@ def holds_run(folder: Path) -> bool:
     return (folder / "config.toml").exists()
 
 
-@contextmanager
+@contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
     """For what workers print, made when it is needed; kept where something failed, because the error names it."""
     folder = Path(tempfile.gettempdir()) / f"asap-{os.getpid()}-{os.urandom(4).hex()}"
@@ -175,9 +179,9 @@ def blank_start(config: Config, tasks: TaskSet) -> Start:
     return Start(policies, critics, stack([no_totals(tasks)] * count), moments)
 
 
-@contextmanager
-def _experience(training: Training):
-    experience = choose(training.config, training.tasks, training.workers, training.folder, training.notice)
+@contextlib.contextmanager
+def _experience(training: Training, stop: StopRequest):
+    experience = choose(training.config, training.tasks, training.workers, training.folder, training.notice, stop=stop)
     try:
         yield experience
     finally:

@@ -13,6 +13,7 @@ from typing import Literal
 from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError
 from asap.workers.backend import Died, Done, Event, Started, Stopped, WorkerProgress, Workers
+from asap.workers.play import nobody_watches
 from asap.workers.work import MAKING, Failed, Finished, Work, digest
 
 LONGEST_START = 60.0  # Seconds for making an environment, or the step timeout if that is longer.
@@ -124,7 +125,7 @@ class Dispatcher:
     """`play` may be called again and again; the workers live until `close`.
 
     `explain` makes the error of an episode that failed for good; `notice` shows the user a line about what was
-    recovered.
+    recovered; `check` raises when the user wants to stop, and then the batch is given up.
     """
 
     def __init__(
@@ -137,8 +138,9 @@ class Dispatcher:
         on_no_workers: Literal["wait", "fail"] = "wait",
         longest_start: float = LONGEST_START,
         longest_without_workers: float = LONGEST_WITHOUT_WORKERS,
+        check: Callable[..., None] = nobody_watches,
     ):
-        self._workers, self._explain, self._notice = workers, explain, notice
+        self._workers, self._explain, self._notice, self._check = workers, explain, notice, check
         self._step_timeout, self._retries, self._on_no_workers = step_timeout, retries, on_no_workers
         self._longest_start = max(longest_start, step_timeout)
         self._longest_without_workers = longest_without_workers
@@ -151,6 +153,7 @@ class Dispatcher:
         """In the order of the works. Of several failures, the error is that of the first in this order."""
         batch = Assignments(works, self._retries)
         while not batch.is_complete:
+            self._check()
             self._hand_out(batch)
             for event in self._workers.poll(self._tick):
                 self._take(event, batch)

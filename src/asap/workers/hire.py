@@ -11,7 +11,7 @@ from asap.envs.gymnasium.make import HostedSource
 from asap.workers.backend import Done, Event, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import Recording, failure
-from asap.workers.play import Environments, play_chunk
+from asap.workers.play import Environments, nobody_watches, play_chunk
 from asap.workers.pool import Pool
 from asap.workers.work import Failed, Work
 
@@ -28,9 +28,10 @@ def hire(
     step_timeout: float = 30.0,
     retries: int = 5,
     on_no_workers: str = "wait",
+    check: Callable[..., None] = nobody_watches,
 ) -> Dispatcher:
     """`sources` are in the order of the tasks. `folder` takes what environments print, and recordings of failed
-    episodes."""
+    episodes. `check` raises when the user wants to stop."""
 
     def explain(failed: Failed) -> RunError:
         source, limits = sources[failed.episode.task]
@@ -44,7 +45,8 @@ def hire(
         except (OSError, RunError):  # What went wrong in the episode counts, not that it can't be written down.
             return failure(failed, source.name)
 
-    return Dispatcher(_workers(workers, sources, folder), explain, notice, step_timeout, retries, on_no_workers)
+    hired = _workers(workers, sources, folder, check)
+    return Dispatcher(hired, explain, notice, step_timeout, retries, on_no_workers, check=check)
 
 
 def parse_workers(text: str) -> tuple[str, int]:
@@ -62,29 +64,29 @@ def parse_workers(text: str) -> tuple[str, int]:
     return kind, number
 
 
-def _workers(text: str, sources: tuple[HostedSource, ...], folder: Path) -> Workers:
+def _workers(text: str, sources: tuple[HostedSource, ...], folder: Path, check: Callable[..., None]) -> Workers:
     kind, number = parse_workers(text)
     if kind == "ray":
         from asap.workers.ray_cluster import RayWorkers
 
         return RayWorkers(sources, number)
     if not number:
-        return InProcess(sources)
+        return InProcess(sources, check)
     with reported("cannot create", folder, "make its parent writable"):
         folder.mkdir(parents=True, exist_ok=True)
     return Pool(sources, number, folder / "workers.log")
 
 
 class InProcess(Workers):
-    """Plays while it is polled, one chunk at a time.
+    """Plays while it is polled, one chunk at a time. `watch` is called before each step, and may raise.
 
     There is no protection from an environment that hangs, crashes or leaks: it takes the driver with it.
     """
 
     num_workers = 1
 
-    def __init__(self, sources: tuple[HostedSource, ...]):
-        self._environments = Environments(sources)
+    def __init__(self, sources: tuple[HostedSource, ...], watch: Callable[..., None] = nobody_watches):
+        self._environments, self._watch = Environments(sources), watch
         self._environments.of_task(0)  # One that is broken is told at the start.
         self._events: list[Event] = [Started(0)]
         self._work: Work | None = None
@@ -96,7 +98,7 @@ class InProcess(Workers):
         events, self._events = self._events, []
         if self._work is not None:
             work, self._work = self._work, None
-            events.append(Done(0, play_chunk(self._environments, work)))
+            events.append(Done(0, play_chunk(self._environments, work, self._watch)))
         return events
 
     def progress(self, worker: int) -> WorkerProgress:

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from asap.base.files import open_to_write, reported
 from asap.envs.gymnasium.make import HostedSource
-from asap.workers.backend import Died, Event, WorkerProgress, Workers, event_of
+from asap.workers.backend import Died, Done, Event, WorkerProgress, Workers, event_of
 from asap.workers.messages import BadMessage, Goodbye, Hello, decode, encode
 from asap.workers.work import Work
 from asap.workers.worker_process import WorkerEnded, WorkerProcess
 
 PATIENCE_AT_CLOSE = 5.0  # Seconds for environments to close; then they are killed.
+PATIENCE_WITH_BUSY = 1.0  # With those who play what nobody wants any more.
 
 
 class Pool(Workers):
@@ -34,6 +35,7 @@ class Pool(Workers):
         self._selector = selectors.DefaultSelector()
         self._processes: dict[int, WorkerProcess] = {}
         self._dead: set[int] = set()
+        self._busy: set[int] = set()
         try:
             for worker in range(num_workers):
                 self._start(worker)
@@ -42,6 +44,7 @@ class Pool(Workers):
             raise
 
     def submit(self, worker: int, work: Work) -> None:
+        self._busy.add(worker)
         self._processes[worker].send(encode(work))
 
     def poll(self, timeout: float) -> list[Event]:
@@ -61,10 +64,10 @@ class Pool(Workers):
         for worker, process in self._processes.items():
             if worker not in self._dead:
                 process.send(encode(Goodbye()))
-        deadline = time.monotonic() + PATIENCE_AT_CLOSE
-        for process in self._processes.values():
-            process.wait(max(0.0, deadline - time.monotonic()))
-        for worker in self._processes:
+        began = time.monotonic()
+        for worker in sorted(self._processes, key=lambda worker: worker not in self._busy):
+            patience = PATIENCE_WITH_BUSY if worker in self._busy else PATIENCE_AT_CLOSE
+            self._processes[worker].wait(max(0.0, began + patience - time.monotonic()))
             self._bury(worker)
         self._selector.close()
         if self._output >= 0:
@@ -82,6 +85,7 @@ class Pool(Workers):
         process.send(self._hello)
 
     def _bury(self, worker: int) -> None:
+        self._busy.discard(worker)
         if worker not in self._dead:
             self._dead.add(worker)
             self._selector.unregister(self._processes[worker])
@@ -89,7 +93,10 @@ class Pool(Workers):
 
     def _listen(self, worker: int) -> list[Event]:
         try:
-            return [event_of(worker, decode(frame)) for frame in self._processes[worker].receive()]
+            events = [event_of(worker, decode(frame)) for frame in self._processes[worker].receive()]
         except (WorkerEnded, BadMessage) as error:
             self._bury(worker)
             return [Died(worker, str(error))]
+        if any(isinstance(event, Done) for event in events):
+            self._busy.discard(worker)
+        return events
