@@ -39,7 +39,7 @@ ROWS = (
         "np.random.Philox(self._words(_DRAWN))",
         "np.random.Philox(self._words(_CHOICES))",
         "Which task an episode plays and the policy's first draw in it are the same random number.",
-        ("test_episodes.py",),
+        ("test_foreign_batches.py",),
     ),
     (
         "config-line-after-list",
@@ -63,7 +63,7 @@ ROWS = (
         "    if config.run.steps is None:\n        episodes =",
         "    if True:\n        episodes =",
         "A budget of steps alone also ends after 2000 episodes, long before the steps are made.",
-        ("test_settings.py",),
+        ("test_goes_on.py",),
     ),
     (
         "policy-host-keeps-skill",
@@ -111,7 +111,7 @@ ROWS = (
         "offset**2 * first.count * share",
         "offset**2 * share",
         "The deviation of observations that drift during training is too small: they are scaled up without need.",
-        ("test_features.py",),
+        ("test_foreign_policy.py",),
     ),
     (
         "policy-mixture-sharpness",
@@ -143,7 +143,7 @@ ROWS = (
         "{t.name: t.task for t in chosen}, tuple(weight for _, weight in names_and_weights)",
         "{t.name: t.task for t in chosen}",
         "`asap train two-rooms:9 flipped-two-rooms:1` plays both tasks equally often.",
-        ("test_learning.py", "test_rooms.py"),
+        ("test_episodes.py",),
     ),
     (
         "envs-picture-upside-down",
@@ -159,7 +159,7 @@ ROWS = (
         "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.env_retries)",
         "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale)",
         "--env-retries is ignored.",
-        ("test_border.py", "test_bad_environments.py"),
+        ("test_border.py",),
     ),
     (
         "soccer-capture-later",
@@ -239,7 +239,7 @@ ROWS = (
         '"start": int(space.start)}',
         '"start": 0}',
         "A saved model of an environment whose actions are numbered from 1 plays other actions once loaded.",
-        ("test_model.py", "test_foreign_policy.py"),
+        ("test_border.py",),
     ),
     (
         "data-sums-over-chunks",
@@ -287,7 +287,7 @@ ROWS = (
         "self._recent = [batch or before for batch, before in zip(batches, self._recent)]",
         "self._recent = batches",
         "The learning curve of a seed that has stopped becomes unknown as long as others go on.",
-        ("test_hosted_learners.py", "test_foreign_learning.py"),
+        ("test_foreign_batches.py",),
     ),
     (
         "experience-order-of-passes",
@@ -295,7 +295,7 @@ ROWS = (
         "host_generator(seed, _ORDER, number)",
         "host_generator(seed, _ORDER)",
         "Every pass over logged data has the same order and the same minibatches.",
-        ("test_offline_datasets.py", "test_offline_learning.py"),
+        ("test_offline_weights.py",),
     ),
     (
         "experience-task-of-reset",

@@ -31,7 +31,7 @@ ROWS = (
         "return moments_of(steps.observation, steps.counts)",
         "return moments_of(steps.observation)",
         "The zeros that a batch is filled up with count as observations: their scaling is wrong.",
-        ("test_same_update.py", "test_foreign_batches.py"),
+        ("test_foreign_batches.py",),
     ),
     (
         "learn-fisher-of-padding",
@@ -55,7 +55,7 @@ ROWS = (
         "for name, most in budgets.items()])",
         "for name, most in budgets.items() if most is not None])",
         "model.learn(episodes=10_000) on an environment still ends at its default budget of steps.",
-        ("test_model.py", "test_goes_on.py"),
+        ("test_goes_on.py",),
     ),
     (
         "model-episode-start",
@@ -119,7 +119,7 @@ ROWS = (
         '["--seed", str(episode.reset_seed)]',
         '["--seed", str(episode.seed)]',
         "The command that should show a failure again plays another episode.",
-        ("test_bad_environments.py", "test_worker_messages.py", "test_workers.py"),
+        ("test_border.py",),
     ),
     (
         "workers-nobody-left",
@@ -183,7 +183,7 @@ ROWS = (
         "if a], -float(frequencies @ shift))",
         "if a], float(frequencies @ shift))",
         "The waves in an explanation are shifted to the wrong side.",
-        ("test_explain_foreign.py", "test_explain.py"),
+        ("test_explain.py",),
     ),
     (
         "figures-film-without-end",

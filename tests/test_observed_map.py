@@ -70,6 +70,12 @@ def test_inputs_that_cancel_each_other_are_not_chosen():
     assert deciding_inputs(regions) == (2, 3)
 
 
+def test_the_inputs_that_decide_are_found_among_many():
+    states, beta = np.random.default_rng(0).normal(size=(500, 40)).astype(np.float32), np.zeros(41)
+    beta[[4, 34]] = 1.0
+    assert deciding_inputs(regions_at(policy_of(beta), states, np.zeros(0))) == (3, 33)
+
+
 def test_a_grid_has_a_cell_for_each_state_with_its_action():
     beta = np.zeros((1, 17), np.float32)
     beta[0, 0], beta[0, [2, 3, 6]] = -1.0, 2.0
@@ -79,6 +85,8 @@ def test_a_grid_has_a_cell_for_each_state_with_its_action():
     rows = {text.get_position(): text.get_text() for text in axes.texts}
     assert rows[(1, 0)] == rows[(2, 0)] == rows[(1, 1)] == "down" and rows[(0, 0)] == "left"
     assert axes.patches[15].get_facecolor() == matplotlib.colors.to_rgba("#EDEDED")
+    heights = [axes.transData.transform((0, row))[1] for row in range(4)]
+    assert heights == sorted(heights, reverse=True)  # Row 0 is at the top, as the environment draws it.
 
 
 def test_states_without_a_grid_stand_line_by_line():

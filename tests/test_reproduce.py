@@ -10,17 +10,24 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
+from asap.base.arrays import stack
+from asap.base.episodes import EVALUATION
 from asap.base.errors import UserError
 from asap.base.stats import bootstrap_interval
 from asap.cli import reproducing
 from asap.compose import TRANSFER_LANES, compose
-from asap.config.schema import GRADIENTS, LEARNERS, Config
+from asap.config.schema import GRADIENTS, LEARNERS, Config, PolicyConfig
 from asap.config.settings import override
-from asap.paper import experiments, gradients, transfer
+from asap.envs import catalog
+from asap.experience.protocol import EpisodeIds, Evaluation
+from asap.paper import experiments, gradients, laboratory, transfer
 from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.hyperplanes import skills_in_use
 from asap.paper.laboratory import Laboratory
+from asap.paper.prune_and_grow import usage_of
 from asap.paper.reuse import components
+from asap.policy.build import build_policy
+from asap.policy.policy import ASAPPolicy
 from asap.runs.events import Curve
 
 TINY = (
@@ -113,6 +120,30 @@ def test_connected_components():
 def test_skills_in_use():
     usage = np.array([[0.5, 0.46, 0.04, 0.0], [0.97, 0.01, 0.01, 0.01], [0.3, 0.3, 0.2, 0.2]])
     assert skills_in_use(usage).tolist() == [2, 1, 4]
+
+
+def pair() -> ASAPPolicy:
+    """One plane, two skills."""
+    return build_policy(PolicyConfig(), (catalog.find("two-rooms"),), np.random.default_rng(0))
+
+
+def test_skills_are_used_as_what_they_were_grown_into():
+    """Two skills that were played as four: 0 as 0 and 2, 1 as 1 and 3."""
+    nothing = np.zeros((1, 1, 1))
+    played = Evaluation(*[nothing] * 4, np.array([[[10, 20, 30, 40]]]), np.ones((1, 1, 4), int))
+    np.testing.assert_allclose(usage_of([pair()], played)[0], [0.4, 0.6])
+
+
+def test_policies_are_played_from_the_episode_that_is_asked_for(monkeypatch):
+    asked = []
+
+    class Asked:
+        def evaluate(self, *arguments):
+            asked.append(arguments[1:])
+
+    monkeypatch.setattr(laboratory, "_playing", lambda name: Asked())
+    laboratory.play(stack([pair()] * 2), catalog.find("two-rooms"), 800, seed=7, first=400)
+    assert asked == [(EpisodeIds(range(7, 9), EVALUATION, 400), 800, False)]
 
 
 def test_a_failure_has_no_interval():
