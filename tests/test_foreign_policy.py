@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asap.base.arrays import compiled
 from asap.base.spec import Spec
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig, PolicyConfig
+from asap.experience.protocol import Batch
 from asap.learn.regularize import _by_autodiff, _closed_form, regularity_gradient
-from asap.learn.updates import ascend, optimizer_of
+from asap.learn.updates import UPDATES, ascend, optimizer_of
 from asap.policy.build import build_policy, plan_of
 from asap.policy.features import Network
 from asap.policy.host import Player
@@ -221,6 +223,27 @@ def test_what_fills_up_a_batch_does_not_count(continuous):
     config = LearnConfig(entropy=0.5, softening=0.7, softening_floor=0.5)
     for one, other in zip(*(jax.tree.leaves(regularity_gradient(config, policy, batch)) for batch in (part, filled))):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("learner", "continuous"), [("ppo", False), ("ppo", True), ("actor-critic", False)])
+def test_what_fills_up_a_batch_has_no_part_in_what_an_update_tells(learner, continuous):
+    """The divergence, the share of clipped steps, the entropy and the usage are those of the steps that count."""
+    policy = policy_of("linear", "linear", continuous=continuous)
+    whole = jax.tree.map(lambda leaf: leaf[..., None], steps(policy, continuous))  # One lane.
+    filled = whole._replace(counts=np.arange(SAMPLES)[:, None] < 12)
+    part = jax.tree.map(lambda leaf: leaf[..., :12, :], whole)
+    sizes = {"step_size_theta": 0.2, "step_size_beta": 0.2}
+    config = LearnConfig(learner=learner, optimizer="adam", schedule="constant", clip=0.05, epochs=3, **sizes)
+    weights = np.where(np.arange(SAMPLES) < 12, np.random.default_rng(7).standard_normal(SAMPLES), 0).astype(np.float32)
+
+    def told(batch: Transition, weights: np.ndarray):
+        start = optimizer_of(config).init(parameters_of(policy))
+        return UPDATES[learner](config, policy, Batch(None, 0, batch), weights, start, jnp.int32(0)).diagnostics
+
+    one, other = compiled(told)(part, weights[:12]), compiled(told)(filled, weights)
+    for mine, theirs in zip(*map(jax.tree.leaves, (one, other)), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-3, atol=1e-5)
+    assert one.kl > 1e-3 and (learner != "ppo" or 0 < one.clipped < 1)
 
 
 def test_gaussian_log_probabilities_are_those_of_normal_distributions():

@@ -109,7 +109,8 @@ def _weighted_means(sums: dict[int, Float[np.ndarray, "2 R T"]]) -> Float[np.nda
     """Of the rewards at each step; NaN in a resample that has drawn no episode."""
     highest = np.max([np.where(one[1] > 0, number, -np.inf) for number, one in sums.items()], axis=0)
     highest = np.where(np.isfinite(highest), highest, 0.0)
-    rewards, weights = sum(one * np.exp(np.minimum(BIN * (number - highest), 0.0)) for number, one in sums.items())
+    relative = [one * np.exp(np.minimum(BIN * (number - highest), 0.0)) for number, one in sums.items()]
+    rewards, weights = np.sum(relative, axis=0)
     return np.where(weights > 0, rewards / np.where(weights > 0, weights, 1.0), np.nan)
 
 
