@@ -160,7 +160,7 @@ def test_an_evaluation_is_deterministic_if_that_is_asked_for(deterministic):
 def test_the_last_evaluation_is_as_the_settings_say(deterministic, tmp_path, monkeypatch):
     config, tasks = composed(f"run.deterministic={str(deterministic).lower()}", "run.final_episodes=3", "run.steps=20")
     experience, listening = experience_of(config, tasks)
-    monkeypatch.setattr(training, "choose", lambda *_: experience)
+    monkeypatch.setattr(training, "choose", lambda *_, **__: experience)
     asked = training.Training(config, tasks, InMemory(), (), "0", tmp_path, pytest.fail)
     training.train(asked, None, StopRequest())
     last = listening.works[-3:]
