@@ -52,7 +52,7 @@ def trained(tmp_path_factory):
     from asap.model.training import train_run
 
     config, tasks = compose(["two-rooms"], {"run.episodes": 1}, overrides=TINY[1::2])
-    train_run(create_run(config, str(path), ""), config, tasks, StopRequest())
+    train_run(create_run(config, tasks, str(path), ""), config, tasks, StopRequest())
     return path
 
 
@@ -80,7 +80,6 @@ RESUMED_WITH = [
     ("--features", "linear", ""),
     ("--learner", "ppo", ""),
     ("--gradient", "marginal", ""),
-    ("--offline", "x.npz", ""),
     ("--drop-bad-rows", ""),
     ("--preset", "paper", ""),
     ("--config", "x.toml", ""),

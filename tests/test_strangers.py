@@ -100,6 +100,11 @@ def test_a_larger_budget_renews_the_tag(own_run, capsys, monkeypatch):
     assert asap(["eval", str(own_run), "--episodes", "1"], capsys, monkeypatch)[0] == 0
 
 
+def test_a_run_that_plays_takes_no_data(own_run, capsys, monkeypatch):
+    code, _, error = asap(["train", "--resume", str(own_run), "--offline", "x.npz"], capsys, monkeypatch)
+    assert code == 2 and "so --offline can't be given" in error
+
+
 def test_own_models_work_without_a_question(own_run, tmp_path):
     ASAP.load(own_run).save(tmp_path / "model.asap")
     assert ASAP.load(tmp_path / "model.asap").tasks.tasks[0].source.options == {"length": 0.7}

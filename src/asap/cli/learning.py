@@ -235,6 +235,8 @@ def _resumed_run(
     if not is_own:
         refuse_unsaid(config if data is None else with_data(config, None), run.path)
     if data is not None:
+        if config.offline.data is None:
+            _refuse_settings({"--offline": data})
         config = with_data(config, data)
     budgets = {"run.episodes": episodes, "run.steps": steps}
     more = [f"{name}={budget}" for name, budget in budgets.items() if budget is not None]
