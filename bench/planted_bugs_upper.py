@@ -263,7 +263,7 @@ ROWS = (
         "ASAP.load(path, workers=workers, best=best)",
         "ASAP.load(path, workers=workers)",
         "`asap eval --best` evaluates the last checkpoint.",
-        ("test_commands.py", "test_best_checkpoint.py"),
+        ("test_best_checkpoint.py",),
     ),
     (
         "cli-exit-of-stopped",

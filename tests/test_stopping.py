@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+from asap.cli.learning import _leave_if_stopped
+from asap.runs.directory import Run
 from asap.runs.signals import StopRequest
 
 
@@ -115,3 +117,14 @@ def test_a_busy_process_quits_at_the_second_interrupt():
         child.send_signal(signal.SIGINT)
         assert child.communicate(timeout=5)[1].endswith("KeyboardInterrupt\n")
     assert child.returncode in (130, -signal.SIGINT)  # Without the command line around it, Python ends by the signal.
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_was_stopped_ends_as_if_by_the_signal(tmp_path, capsys, number, code):
+    """A script that goes on only after success must not go on with half of a training."""
+    run, stop = Run(tmp_path, pytest.fail), StopRequest()
+    _leave_if_stopped(run, stop)
+    stop.requested = int(number)
+    with pytest.raises(SystemExit) as ended:
+        _leave_if_stopped(run, stop)
+    assert ended.value.code == code and f"asap train --resume {tmp_path}" in capsys.readouterr().err
