@@ -263,7 +263,7 @@ ROWS = (
         "_loaded(run, env, env_options, workers=workers, best=best)",
         "_loaded(run, env, env_options, workers=workers)",
         "`asap eval --best` evaluates the last checkpoint.",
-        ("test_commands.py", "test_best_checkpoint.py"),
+        ("test_best_checkpoint.py",),
     ),
     (
         "cli-exit-of-stopped",

@@ -1,20 +1,25 @@
 """Promise: the best checkpoint of a run is that of its best evaluation, also after the run was resumed."""
 
+import json
 import shutil
 import types
 
+import equinox as eqx
 import numpy as np
 import pytest
+from command_line import asap
 
+from asap.base.arrays import to_arrays
 from asap.base.errors import RunError
 from asap.compose import compose
 from asap.config.schema import Config, LearnConfig
+from asap.config.toml import to_toml
 from asap.envs import catalog
 from asap.experience.compiled import Compiled
 from asap.experience.protocol import Evaluation
 from asap.learn.judge import FromData
 from asap.learn.loop import MOST_WEIGHTLESS, Loop, weighted_mean
-from asap.learn.state import Metrics, restored
+from asap.learn.state import Metrics, parameter_digest, restored
 from asap.model.files import are_equal
 from asap.model.training import blank_start
 from asap.policy.policy import ASAPPolicy
@@ -49,6 +54,22 @@ def test_only_a_better_evaluation_replaces_the_best(tmp_path, monkeypatch, retur
         loop = Loop(config, scripted, run, [lambda report: report.update < len(returns)])
         loop.run(loop.start(blank_start(config, tasks)), StopRequest())
     assert run.latest().step == len(returns) and run.best().step == best
+
+
+def test_the_best_checkpoint_is_evaluated_where_that_is_asked_for(tmp_path, capsys, monkeypatch):
+    config, tasks = compose(["two-rooms"], {}, overrides=TINY)
+    run = Run.create(tmp_path / "run", to_toml(config), notice=pytest.fail)
+    loop = Loop(config, Compiled(config, tasks, catalog.task_set((("two-rooms", 1.0),))), run)
+    best = loop.start(blank_start(config, tasks))
+    last = eqx.tree_at(lambda states: states.policy.skills.theta, best, best.policy.skills.theta + 1)
+    with run.locked():
+        run.save(1, to_arrays(best), {"score": 1.0}, best=True)
+        run.save(2, to_arrays(last), {"score": 0.0})
+    for options, states in (["--best"], best), ([], last):
+        command = ["eval", str(run.path), "--episodes", "2", "--json", *options]
+        code, out, err = asap(command, capsys, monkeypatch)
+        assert code == 0, err
+        assert json.loads(out)["parameters_sha256"] == parameter_digest(states.policy)
 
 
 def test_only_successive_chunks_without_weight_end_a_run():

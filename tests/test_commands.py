@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
+from asap.cli.app import number
+
 SMALL = [
     part
     for item in ("learn.lanes=8", "learn.window=32", "run.eval_episodes=8", "run.final_episodes=16")
@@ -138,3 +140,10 @@ def test_tasks_are_registered_in_either_order_of_import(order):
     script = f"{order}\nprint('asap/TwoRooms-v0' in gymnasium.registry)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "True"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(-383.7, "-383.7"), (-10.0, "-10.0"), (53.14, "53.1"), (-0.083, "-0.083"), (0.9471, "0.947")]
+)
+def test_returns_are_written_by_their_size_whatever_their_sign(value, text):
+    assert number(value) == text

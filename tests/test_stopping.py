@@ -320,3 +320,14 @@ def test_a_command_whose_environment_hangs_ends_and_can_be_resumed(tmp_path):
     again = [sys.executable, "-m", "asap", "train", "--resume", str(run), "--json"]
     done = subprocess.run(again, capture_output=True, timeout=60, **told)
     assert done.returncode == 0 and json.loads(done.stdout.splitlines()[-1])["finished"]
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_was_stopped_ends_as_if_by_the_signal(tmp_path, capsys, number, code):
+    """A script that goes on only after success must not go on with half of a training."""
+    run, stop = Run(tmp_path, pytest.fail), StopRequest()
+    _leave_if_stopped(run, stop)
+    stop.requested = int(number)
+    with pytest.raises(SystemExit) as ended:
+        _leave_if_stopped(run, stop)
+    assert ended.value.code == code and "asap train --resume" in capsys.readouterr().err
