@@ -141,6 +141,7 @@ class Trial:
         self._free: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for lane in range(self.lanes):
             self._free.put(copied(self._folder / f"lane-{lane}"))
+        self._stale = {bug.id for bug in BUGS if is_stale(bug, self._folder / "lane-0")}
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, stop)
         return self
@@ -150,7 +151,7 @@ class Trial:
 
     def run(self, bugs: Sequence[Bug], before: dict[str, Tried], only_likely: bool) -> list[Tried]:
         """All of these bugs, in their order; what is known of them before is not tried again."""
-        ahead = [bug for bug in bugs if bug.id not in before]
+        ahead = [bug for bug in bugs if bug.id not in before or before[bug.id].stale != (bug.id in self._stale)]
         with ThreadPoolExecutor(self.lanes) as pool:
             found = before | {tried.id: tried for tried in pool.map(self._try_likely, ahead)}
         left = [bug for bug in bugs if found[bug.id].caught is None and not found[bug.id].stale]
@@ -174,12 +175,11 @@ class Trial:
 
     def _tried(self, bug: Bug, tests: list[str]) -> Tried:
         """One bug alone, up to the first of these tests that fails."""
-        began = time.monotonic()
-        try:
-            with self._planted([bug]) as lane:
-                failed = pytest(lane, tests, stops=True)
-        except Stale:
+        if bug.id in self._stale:
             return Tried(bug.id, None, 0.0, [], stale=True)
+        began = time.monotonic()
+        with self._planted([bug]) as lane:
+            failed = pytest(lane, tests, stops=True)
         passed = [] if failed else sorted({_file(test) for test in tests})
         return Tried(bug.id, failed[0] if failed else None, round(time.monotonic() - began, 1), passed)
 
@@ -207,18 +207,19 @@ class Trial:
         try:
             for bug in bugs:
                 path = lane / "src" / "asap" / bug.file
-                text = path.read_text(encoding="utf-8") if path.exists() else ""
+                text = path.read_text(encoding="utf-8")
                 originals.setdefault(path, text)
-                planted = bug.planted(text)
-                if planted is None:
-                    raise Stale(bug.id)
-                path.write_text(planted, encoding="utf-8")
+                path.write_text(bug.planted(text), encoding="utf-8")
             yield lane
         finally:
             for path, text in originals.items():
-                if text:
-                    path.write_text(text, encoding="utf-8")
+                path.write_text(text, encoding="utf-8")
             self._free.put(lane)
+
+
+def is_stale(bug: Bug, lane: Path) -> bool:
+    path = lane / "src" / "asap" / bug.file
+    return not path.exists() or bug.planted(path.read_text(encoding="utf-8")) is None
 
 
 def stop(number: int, _: object) -> None:
@@ -233,10 +234,6 @@ def end(process: subprocess.Popen) -> None:
     """With all that the tests have started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-class Stale(Exception):
-    """A bug whose old text is gone."""
 
 
 def copied(lane: Path) -> Path:
