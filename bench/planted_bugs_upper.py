@@ -76,8 +76,8 @@ ROWS = (
     (
         "model-explains-first-task",
         "model/reading.py",
-        "play_all(policies, deterministic).on_task(index)",
-        "play_all(policies, deterministic).on_task(0)",
+        "else played.on_task(index)",
+        "else played.on_task(0)",
         "explain(task) tells the use of skills on another task than the one that was asked for.",
         ("test_model.py", "test_explain.py"),
     ),

@@ -219,7 +219,7 @@ class Loop:
         looked = {
             "returns": known_mean(evaluation.returns).round(3),
             "success": known_mean(evaluation.success).round(4),
-            "lengths": known_mean(evaluation.lengths, (-1, -2)).round(2),
+            "lengths": known_mean(evaluation.lengths, (-1, -2)).round(3),
             "usage": (steps / np.maximum(steps.sum(-1, keepdims=True), 1)).round(4),
         }
         event = {

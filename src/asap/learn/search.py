@@ -6,11 +6,10 @@ numbers that drawing all of them at once is a search that gets somewhere: a plan
 some dozens of planes, a useful sequence of single actions never. It is paid from the budget like everything else.
 
 All that were drawn play once; the better quarter plays on, and so on, until one is left. Where all did equally badly,
-more are drawn. Where the scaling of observations is learned, a first group plays only to see their range.
+more are drawn. Where the scaling of observations is learned, the first group plays twice: before, to see their range.
 """
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -108,14 +107,15 @@ def search(config: Config, experience: Experience, seed: int) -> Found:
     tasks, run = experience.tasks, config.run
     budget = run.episodes * tasks.spec.horizon if run.steps is None else run.steps
     most = int(run.search_share * budget)
-    trials, candidates, numbers = Trials(experience, seed), [], itertools.count()
+    trials, candidates = Trials(experience, seed), []
 
     def group() -> list[ASAPPolicy]:
-        drawn = [draw(config, tasks, host_generator(seed, _CANDIDATES, next(numbers))) for _ in range(GROUP)]
+        numbers = range(len(candidates), len(candidates) + GROUP)
+        drawn = [draw(config, tasks, host_generator(seed, _CANDIDATES, number)) for number in numbers]
         return drawn if trials.moments is None else [scaled_anew(policy, trials.moments) for policy in drawn]
 
     if trials.moments is not None:
-        trials.play(group())  # For the moments alone: on raw observations these are not as decided as they are meant.
+        trials.play(group())  # For the moments alone: on raw observations they are not as decided as they are meant.
     while not candidates or (trials.steps < most and (len(candidates) < run.candidates or _all_alike(candidates))):
         drawn = group()
         played = _per_episode(tasks, trials.play(drawn))

@@ -23,15 +23,15 @@ def explanation(policy: ASAPPolicy, tasks: TaskSet, shown: Task | None, play: Pl
     """The rules for all tasks, or for one that is to be shown alone."""
     from asap.show.words.explain import explain, explain_played
 
-    if shown is not None:
-        index, play_all = tasks.names.index(shown.name), play
-        tasks = TaskSet((shown,), (1.0,))
+    index = None if shown is None else tasks.names.index(shown.name)
+    tasks = tasks if shown is None else TaskSet((shown,), (1.0,))
 
-        def play(policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
-            return play_all(policies, deterministic).on_task(index)
+    def play_shown(policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
+        played = play(policies, deterministic)
+        return played if index is None else played.on_task(index)
 
     try:
-        return explain_played(policy, tasks, play)
+        return explain_played(policy, tasks, play_shown)
     except EnvNotMade as error:
         _tell(error)
         return explain(policy, tasks)
