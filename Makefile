@@ -1,9 +1,9 @@
-# make demo, make check, make test, make test-slow, make test-ray, make bench, make results: each sets up what it needs.
+# make demo, check, test, test-slow, test-ray, fuzz, bench or results: each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.set-up
 
-.PHONY: setup demo check test test-slow test-ray bench results clean
+.PHONY: setup demo check test test-slow test-ray fuzz bench results clean
 
 setup: $(STAMP)
 
@@ -35,6 +35,12 @@ test-slow: setup
 # Workers on Ray: two minutes of clusters that start and fall apart, in a network namespace of their own.
 test-ray: setup
 	$(VENV)/bin/python -m pytest -p no:xdist tests/test_ray_network.py
+
+# Damaged files, odd settings and rude environments: `make fuzz SECONDS=1800` for longer than five minutes. What breaks a
+# promise is written to tests/data/fuzz, and `make test` tries it again from then on.
+SECONDS ?= 300
+fuzz: setup
+	$(VENV)/bin/python bench/fuzz.py --seconds $(SECONDS) --json
 
 # The pages docs/results.md (rooms) and docs/results-soccer.md with their pictures, made anew: about 40 minutes.
 results: setup

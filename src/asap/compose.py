@@ -11,7 +11,7 @@ from asap.base.errors import UserError
 from asap.base.files import parsed
 from asap.base.spec import Task, TaskSet
 from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, OfflineConfig, RunConfig, complete
-from asap.config.settings import override, shown, toml_value, validate
+from asap.config.settings import override, shown, toml_value, validate, walk
 from asap.config.toml import read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
@@ -209,6 +209,7 @@ def _overrides(text: str) -> list[str]:
     return [f"{key}={json.dumps(value, default=str)}" for key, value in pairs]
 
 
+LARGEST = 3.4e38
 FEATURES = {
     "linear": {"policy.basis": "linear"},
     "poly2": {"policy.basis": "polynomial", "policy.degree": 2},
@@ -229,6 +230,7 @@ def feature_settings(features: str | None) -> dict[str, object]:
 
 def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     """The tasks of a config, which must fit them; before a run directory is made."""
+    _refuse_large_numbers(config)
     found, first, policy = task_set(config, tasks), tasks[0], config.policy
     if first.spec.continuous and policy.skills == "constant":
         cure = "use --skills gaussian, linear or network"
@@ -245,6 +247,20 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     build_psi(policy, tasks)
     require_memory(config, tasks)
     return found
+
+
+def _refuse_large_numbers(config: Config) -> None:
+    """Programs hold numbers as float32, where these would be infinite."""
+    for key, _, value, _ in walk(config, ""):
+        if _size(value) > LARGEST:
+            raise UserError(key, f"must be at most {LARGEST:g} in size", shown(value), "float32 holds no more")
+
+
+def _size(value: Any) -> float:
+    """Of the largest number in a setting."""
+    if isinstance(value, tuple):
+        return max(map(_size, value), default=0.0)
+    return abs(value) if isinstance(value, float) else 0.0
 
 
 def refuse_double_precision(run: RunConfig) -> None:

@@ -9,6 +9,7 @@ LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")
 OFFLINE_LEARNERS = ("importance", "likelihood")
 GRADIENTS = ("sampled", "marginal")
 BASES = ("linear", "polynomial", "fourier", "rbf", "network")
+MOST = 2**31 - 1  # Compiled programs count in 32 bits.
 SKILLS = ("constant", "linear", "gaussian", "network")
 
 
@@ -70,22 +71,29 @@ class LearnConfig:
     optimizer: str | None = setting(
         None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd")
     )
-    lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1)
+    lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1, high=MOST)
     window: int = setting(
-        64, "Steps per lane and update (all learners but reinforce); logged data: at least the longest episode.", low=1
+        64,
+        "Steps per lane and update (all learners but reinforce); logged data: at least the longest episode.",
+        low=1,
+        high=MOST,
     )
     batch_steps: int = setting(
-        512, "Steps per update on a foreign environment, at least; episodes are played to their end.", low=1
+        512, "Steps per update on a foreign environment, at least; episodes are played to their end.", low=1, high=MOST
     )
-    round_episodes: int = setting(2, "Foreign environment: episodes are added to a batch in rounds of so many.", low=1)
-    episodes_per_chunk: int = setting(1, "Foreign environment: episodes that a worker is given at a time.", low=1)
-    batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2)
+    round_episodes: int = setting(
+        2, "Foreign environment: episodes are added to a batch in rounds of so many.", low=1, high=MOST
+    )
+    episodes_per_chunk: int = setting(
+        1, "Foreign environment: episodes that a worker is given at a time.", low=1, high=MOST
+    )
+    batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2, high=MOST)
     baseline: str = setting(
         "mean",
         "reinforce: subtract the mean return of the other episodes, or nothing (Algorithm 1).",
         choices=("mean", "none"),
     )
-    epochs: int = setting(8, "Passes over each batch (ppo).", low=1)
+    epochs: int = setting(8, "Passes over each batch (ppo).", low=1, high=MOST)
     clip: float = setting(0.2, "Probability ratios beyond 1 +- clip get no gradient (ppo).", above=0.0)
     damping: float = setting(0.1, "Added to the diagonal of the Fisher matrix (natural).", above=0.0)
     discount: float | None = setting(None, "gamma; default: the task's own.", low=0.0, high=1.0)
@@ -97,14 +105,18 @@ class LearnConfig:
     softening: float = setting(0.03, "Weight of the penalty that revives a plane which has lost one side.", low=0.0)
     softening_floor: float = setting(0.1, "Share of the steps below which a side counts as lost.", above=0.0, high=0.5)
     critic_features: int = setting(32, "Random ramps of the critic.", low=1, high=4096)
-    critic_length: float = setting(0.5, "Length scale of the critic, where the observation range is 2.", above=0.0)
+    critic_length: float = setting(
+        0.5, "Length scale of the critic, where the observation range is 2.", low=1e-6, high=1e6
+    )
     critic_memory: float = setting(0.8, "Weight of the former batches in the critic's fit.", low=0.0, below=1.0)
     averaging: float | None = setting(
         None,
         "Result: the mean of the parameters after all updates, update n weighted by n^this; default: the last ones.",
         low=0.0,
     )
-    convergence_window: int = setting(20, "Updates over which parameters are averaged by the convergence test.", low=1)
+    convergence_window: int = setting(
+        20, "Updates over which parameters are averaged by the convergence test.", low=1, high=MOST
+    )
     convergence_tolerance: float = setting(
         0.01, "Converged when the average moves by less than this share of its norm; 0 never stops.", low=0.0
     )
@@ -125,19 +137,24 @@ class RunConfig:
         low=1,
     )
     steps: int | None = setting(None, "Budget of each seed in steps of the environment; default: none.", low=1)
-    chunk: int = setting(5, "Updates between two looks of the host: evaluation, logging, checkpoints, signals.", low=1)
+    chunk: int = setting(
+        5, "Updates between two looks of the host: evaluation, logging, checkpoints, signals.", low=1, high=MOST
+    )
     eval_episodes: int = setting(64, "Episodes of each evaluation during training, per task.", low=1, high=10_000_000)
     final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1, high=10_000_000)
     deterministic: bool = setting(False, "In the evaluation at the end, take the most probable skill and action.")
     candidates: int = setting(
-        0, "Foreign environment: policies drawn to start from the best of them; 0 starts from one.", low=0
+        0, "Foreign environment: policies drawn to start from the best of them; 0 starts from one.", low=0, high=MOST
     )
     search_share: float = setting(
         0.2, "Share of the steps after which the search for a start gives up.", above=0.0, high=1.0
     )
     source: str | None = setting(None, "Run to start from, with its policies, seed by seed; as by `asap transfer`.")
     search_episodes: int = setting(
-        0, "Warm start: episodes per task to try each sign pattern of the hyperplanes with; 0 tries none.", low=0
+        0,
+        "Warm start: episodes per task to try each sign pattern of the hyperplanes with; 0 tries none.",
+        low=0,
+        high=MOST,
     )
     precision: str = setting("float32", "Floating point numbers.", choices=("float32", "float64"))
 
@@ -168,16 +185,18 @@ class EnvConfig:
 
     options: str | None = setting(None, "Keyword arguments of the environment, as a JSON object.")
     max_steps: int | None = setting(
-        None, "Episodes are cut after so many steps; default: the environment's own limit, or 1000.", low=1
+        None, "Episodes are cut after so many steps; default: the environment's own limit, or 1000.", low=1, high=MOST
     )
     strict_obs: bool = setting(False, "Observations outside of their space: an error, and not only a remark.")
     reward_scale: float = setting(1.0, "Factor on the rewards, and so on all returns that are shown.", above=0.0)
-    env_retries: int = setting(2, "How often a reset that raises is tried again.", low=0)
+    env_retries: int = setting(2, "How often a reset that raises is tried again.", low=0, high=1000)
     allow_one_step: bool = setting(False, "Accept that nearly all episodes end at their first step.")
     check_determinism: bool = setting(
         False, "Before training, see whether seed and actions decide an episode; during it, whether that changes."
     )
-    step_timeout: float = setting(30.0, "Seconds without a step after which a worker is restarted.", above=0.0)
+    step_timeout: float = setting(
+        30.0, "Seconds without a step after which a worker is restarted.", above=0.0, high=1e6
+    )
     retries: int = setting(5, "How often an episode is tried that makes its worker die or hang.", low=0)
     on_no_workers: str = setting("wait", "When no worker is left alive: wait, or fail.", choices=("wait", "fail"))
 

@@ -77,7 +77,7 @@ class Meta:
             newer = int(meta.format) > FORMAT
             if not isinstance(meta.task, str | None) or not isinstance(meta.action_names, tuple):
                 raise TypeError
-        except (ValueError, TypeError, AttributeError, RecursionError):
+        except (ValueError, TypeError, AttributeError, RecursionError, SystemError):  # The last: of no characters.
             raise bad_file(
                 path, "meta is no JSON object of ours", "leave it out, or make the file with `asap collect`"
             ) from None

@@ -68,7 +68,7 @@ def source_policies(config: Config) -> ASAPPolicy | None:
 
 
 def write_saved(path: Path, saved: Saved) -> None:
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise UserError("model", "no such directory", path.parent, "create it first")
     meta: dict[str, Any] = {"kind": _KIND, "config": to_toml(saved.config), "steps": saved.counted[1]}
     meta |= {"seed": saved.seed, "whole": saved.whole, "drawn": saved.drawn}
@@ -80,14 +80,8 @@ def write_saved(path: Path, saved: Saved) -> None:
 
 def read_saved(path: Path, said: SaidEnv = SaidEnv(), best: bool = False) -> Saved:
     """From a file or a run directory, proven whole. An environment that is named in the call is the one to play."""
-    return _from_run(path, said, best) if _is_folder(path) else _from_file(path, said)
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except ValueError:  # A NUL in the path.
-        return False
+    # Unlike a Path's own, this takes a name that is too long or has a NUL in it.
+    return _from_run(path, said, best) if os.path.isdir(path) else _from_file(path, said)
 
 
 def _from_run(path: Path, said: SaidEnv, best: bool) -> Saved:

@@ -33,7 +33,8 @@ class Result:
         config, weights = self.config, self.tasks.shares
         thresholds = [task.threshold for task in self.tasks.tasks]
         has_threshold, seeds = None not in thresholds, config.run.seeds
-        reached = self.curve.first_near_optimal(np.asarray(thresholds)) if has_threshold else [None] * seeds
+        is_known = has_threshold and len(self.curve.episodes) > 0  # The event log may have been lost.
+        reached = self.curve.first_near_optimal(np.asarray(thresholds)) if is_known else [None] * seeds
         steps_per_second = self.env_steps / max(self.wall_seconds - self.compile_seconds, 1e-9)
         return {
             "task": config.run.tasks[0] if len(config.run.tasks) == 1 else list(config.run.tasks),

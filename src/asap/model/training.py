@@ -148,7 +148,7 @@ def learn_on(
 
 
 def holds_run(folder: Path) -> bool:
-    return (folder / "config.toml").exists()
+    return os.path.exists(folder / "config.toml")
 
 
 @contextlib.contextmanager

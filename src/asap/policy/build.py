@@ -1,6 +1,8 @@
 """A policy from its configuration, bounded by memory before anything is allocated; and as a plan for the host."""
 
 import dataclasses
+import itertools
+import math
 import os
 from typing import Any
 
@@ -10,6 +12,7 @@ from jaxtyping import Float
 from asap.base.errors import UserError
 from asap.base.spec import Task
 from asap.config.schema import Config, PolicyConfig
+from asap.config.settings import shown
 from asap.policy.features import RBF, Basis, Features, Fourier, Network, Polynomial
 from asap.policy.host import Plan
 from asap.policy.partition import Partition
@@ -17,6 +20,7 @@ from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
 
 START_SCALE = 0.01  # Skills start near uniform: symmetric ones would get equal gradients and never part.
+MOST_FEATURES, MOST_WEIGHTS = 100_000, 10_000_000  # Looked at before anything is allocated.
 START_LOG_STD = -0.5  # Of Gaussian skills, whose range of actions is from -1 to 1.
 
 
@@ -72,7 +76,11 @@ def build_phi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
 
 
 def _basis(config: PolicyConfig, task: Task, low: np.ndarray, high: np.ndarray) -> Basis:
-    kind = config.basis or task.basis
+    kind, count = config.basis or task.basis, len(low)
+    sizes = {"polynomial": math.comb(count + config.degree, count), "rbf": config.centres**count}
+    if sizes.get(kind, 0) > MOST_FEATURES:
+        what = f"over {count} inputs there are more than {MOST_FEATURES:,} features"
+        raise UserError("policy.basis", what, kind, "name fewer by policy.inputs, or use linear")
     if kind == "linear":
         return Polynomial(1)
     if kind == "polynomial":
@@ -90,7 +98,11 @@ def _basis(config: PolicyConfig, task: Task, low: np.ndarray, high: np.ndarray) 
 def _network(config: PolicyConfig, num_inputs: int) -> Network:
     if not config.hidden:
         raise UserError("policy.hidden", "a network needs at least one layer", "()", "set policy.hidden=[16]")
-    return Network.empty((num_inputs, *config.hidden))
+    sizes = num_inputs, *config.hidden
+    if sum(before * after for before, after in itertools.pairwise(sizes)) > MOST_WEIGHTS:
+        what = f"a network may have {MOST_WEIGHTS:,} weights at most"
+        raise UserError("policy.hidden", what, shown(config.hidden), "use fewer units")
+    return Network.empty(sizes)
 
 
 def _fourier(config: PolicyConfig, task: Task, num_inputs: int) -> Fourier:
@@ -128,9 +140,12 @@ def require_memory(config: Config, tasks: tuple[Task, ...]) -> None:
     # Parameters with their gradients and moments (6 copies); joint, posterior and score of each sample (4 arrays).
     numbers = (6 * per_skill + 4 * samples) * config.run.seeds
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    largest = max(1, (available // (4 * numbers)).bit_length() - 1)
+    largest = (available // (4 * numbers)).bit_length() - 1
     if policy.hyperplanes <= largest:
         return
+    if largest < 0:
+        what = f"{samples:,} samples of {config.run.seeds:,} seeds need {4 * numbers:,} bytes, the machine has {available:,}"
+        raise UserError("learn.lanes", what, learn.lanes, "use fewer lanes or seeds, or a shorter learn.window")
     # Beyond 2^60 skills the exact number helps nobody and would take a while to print.
     exact = policy.hyperplanes <= 60
     needed = f"{4 * numbers << policy.hyperplanes:,} bytes" if exact else f"more than {4 * numbers << 60:,} bytes"

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from asap.base.errors import RunError
+
 
 @runtime_checkable
 class Record(Protocol):
@@ -90,10 +92,29 @@ class Curve:
     @classmethod
     def read(cls, record: Record) -> "Curve":
         """From the event log. A resumed run logs some updates again: they are the same, and count once."""
-        rows = {event["update"]: event for event in record.events() if event.get("kind") == "update"}
-        # Runs of earlier releases have no seconds.
-        columns = [[rows[update].get(name, 0.0) for update in sorted(rows)] for name in cls.names()]
-        return cls(*(np.asarray(column, float) for column in columns))
+        rows = [event for event in record.events() if event.get("kind") == "update"]
+        try:
+            by_update = {int(row["update"]): row for row in rows}
+            # Runs of earlier releases have no seconds.
+            columns = [[by_update[update].get(name, 0.0) for update in sorted(by_update)] for name in cls.names()]
+            curve = cls(*(np.asarray(column, float) for column in columns))
+            fits = not rows or curve._fits()
+        except (LookupError, TypeError, ValueError, OverflowError):
+            fits = False
+        if not fits:
+            what = "events.jsonl has updates that are no learning curve"
+            raise RunError("run", what, record.where, "restore it from a copy, or delete these lines")
+        return curve
+
+    def _fits(self) -> bool:
+        """Whether the columns belong together: a file may hold anything."""
+        episodes, returns, usage = self.episodes, self.returns, self.usage
+        return (
+            (episodes.ndim, returns.ndim, usage.ndim) == (2, 3, 3)
+            and episodes.shape == self.active.shape == returns.shape[:2] == usage.shape[:2]
+            and (self.success.shape, self.seconds.shape) == (returns.shape, episodes.shape[:1])
+            and bool((np.abs(episodes) < 2**53).all())
+        )
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asap.base.episodes import EpisodeId, Played
+from asap.base.episodes import STREAMS, EpisodeId, Played
 from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
@@ -69,7 +69,10 @@ def _tell_hello(message: Hello, arrays: list[np.ndarray]) -> dict[str, Any]:
 
 def _hear_hello(told: dict[str, Any], arrays: list[np.ndarray]) -> Hello:
     sources = tuple(
-        HostedSource(EnvSource(_a(str, name), _a(dict, options)), EnvLimits(**limits))
+        HostedSource(
+            EnvSource(_a(str, name), _a(dict, options)),
+            EnvLimits.checked(*(limits[part] for part in EnvLimits._fields)),
+        )
         for name, options, limits in told["sources"]
     )
     if not sources:
@@ -89,8 +92,11 @@ def _tell_work(work: Work, arrays: list[np.ndarray]) -> dict[str, Any]:
 
 
 def _hear_work(told: dict[str, Any], arrays: list[np.ndarray]) -> Work:
-    plan = Plan(_a(dict, told["static"]), dict(zip(told["names"], arrays, strict=True)))
-    episodes = tuple(map(_episode, told["episodes"]))
+    names = [_a(str, name) for name in _a(list, told["names"])]
+    if len(set(names)) < len(names):
+        raise BadMessage("two arrays of one name")
+    plan = Plan(_a(dict, told["static"]), dict(zip(names, arrays, strict=True)))
+    episodes = tuple(map(_episode, _a(list, told["episodes"])))
     return Work(_a(int, told["number"]), plan, episodes, _a(bool, told["deterministic"]))
 
 
@@ -108,7 +114,9 @@ def _tell_finished(finished: Finished, arrays: list[np.ndarray]) -> dict[str, An
 
 def _hear_finished(told: dict[str, Any], arrays: list[np.ndarray]) -> Finished:
     failed = None if told["failed"] is None else _hear_failed(told["failed"])
-    played = tuple(_hear_played(told["played"], *arrays)) if told["played"] else ()
+    played = tuple(_hear_played(told["played"], *arrays)) if _a(list, told["played"]) else ()
+    if arrays and not played:
+        raise BadMessage("arrays without episodes")
     return Finished(_a(int, told["number"]), played, failed)
 
 
@@ -137,7 +145,7 @@ def _hear_played(told: list[Any], observations: Any, skills: Any, actions: Any, 
             rewards[now],
             _a(bool, terminated),
             success if success is None else _a(bool, success),
-            tuple(_a(str, note) for note in notes),
+            tuple(_a(str, note) for note in _a(list, notes)),
         )
         begin += length
 
@@ -148,7 +156,9 @@ def _hear_failed(told: dict[str, Any]) -> Failed:
 
 
 def _episode(told: list[Any]) -> EpisodeId:
-    seed, stream, number, task = (_a(int, part) for part in told)
+    seed, stream, number, task = (_a(int, part) for part in _a(list, told))
+    if min(seed, number, task) < 0 or stream not in STREAMS:
+        raise BadMessage(f"not the id of an episode: {told!r:.80}")
     return EpisodeId(seed, stream, number, task)
 
 
@@ -200,7 +210,10 @@ _DTYPES = dict(zip(("|b1", "<i4", "<i8", "<f4", "<f8"), map(np.dtype, ("|b1", "<
 
 
 class BadMessage(ValueError):
-    """Bytes that are no message of ours."""
+    """Bytes that are no message of ours. What they hold may be quoted, in one line."""
+
+    def __init__(self, what: str):
+        super().__init__(" ".join(what.split()))
 
 
 def pack(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:

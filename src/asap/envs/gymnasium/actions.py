@@ -47,7 +47,11 @@ def recorded(space: Space, value: Any) -> Action:
         if type(value) is not int or not 0 <= value < space.n:
             raise ValueError(f"{value!r} is none of {space.n} actions")
         return value
-    action = np.asarray(value, float)
-    if action.shape != (num_numbers(space),):
-        raise ValueError(f"{value!r} is not a list of {num_numbers(space)} numbers")
+    try:
+        action = np.asarray(value, float)
+    except OverflowError:
+        action = np.empty(0)
+    # Beyond float32 it was not recorded: no policy has such numbers.
+    if action.shape != (num_numbers(space),) or not (np.abs(action) <= np.finfo(np.float32).max).all():
+        raise ValueError(f"{value!r:.80} is not a list of {num_numbers(space)} numbers")
     return action

@@ -9,6 +9,7 @@ from gymnasium import spaces
 from jaxtyping import Float
 
 from asap.base.episodes import EpisodeId
+from asap.base.errors import UserError
 from asap.envs.gymnasium.actions import Action, control, recorded, sample
 from asap.envs.gymnasium.errors import EnvError, raised, show, unreadable
 from asap.envs.gymnasium.isolation import Isolated, Surroundings, is_of_a_person
@@ -28,7 +29,10 @@ def time_limit(env: Any, rules: EnvLimits) -> int:
     own = env.spec.max_episode_steps if env.spec is not None else None
     if own is None and env.has_wrapper_attr(_OF_TIME_LIMIT):
         own = env.get_wrapper_attr(_OF_TIME_LIMIT)
-    limits = [limit for limit in (rules.max_steps, own) if limit is not None]
+    if own is not None and (isinstance(own, bool) or not isinstance(own, int | np.integer) or own < 1):
+        cure = "give its spec a number, or none"
+        raise UserError("env", "max_episode_steps must be an integer from 1", show(own), cure)
+    limits = [int(limit) for limit in (rules.max_steps, own) if limit is not None]
     return min(limits, default=DEFAULT_LIMIT)
 
 
@@ -154,26 +158,25 @@ class CheckedEnv:
             raise wrong_answer(answer)
         observation, reward, terminated, truncated, info = answer
         x = self._read(observation)
-        if not isinstance(reward, float) or not -LARGE < reward * self._scale < LARGE:
-            reward = self._number(reward)
+        # NumPy's own would warn where the product overflows.
+        reward = float(reward) if type(reward) in (float, np.float64) else number(reward)
+        if not -LARGE < reward * self._scale < LARGE:
+            self._check_large(reward)
         if type(terminated) is not bool:
             terminated = flag("terminated", terminated)
         if type(truncated) is not bool:
             truncated = flag("truncated", truncated)
         return x, reward * self._scale, terminated, truncated, info
 
-    def _number(self, reward: Any) -> float:
+    def _check_large(self, reward: float) -> None:
         value = number(reward)
         scaled = value * self._scale
-        if abs(scaled) < LARGE:
-            return value
         self._sum_of_large += scaled
         if abs(scaled) > LARGEST or abs(self._sum_of_large) > LARGEST:
             raise EnvError(f"reward is {value:g}, and the return more than float32 can hold: make reward_scale smaller")
         self._note(
             "reward", f"reward is {value:g}: so large a number is not learned from well; make reward_scale smaller"
         )
-        return value
 
     def _finish(self, terminated: bool, truncated: bool, info: Any) -> None:
         self.terminated, self.success = terminated, success(info, functools.partial(self._note, "success"))

@@ -36,12 +36,12 @@ class EnvLimits(NamedTuple):
         """Those that a file tells; raises TypeError or ValueError."""
         limits = cls(*values, **named)
         counts = (
-            ("max_steps", 1 if limits.max_steps is None else limits.max_steps, 1),
-            ("env_retries", limits.env_retries, 0),
+            ("max_steps", 1 if limits.max_steps is None else limits.max_steps, 1, 2**63 - 1),
+            ("env_retries", limits.env_retries, 0, 1000),
         )
-        for name, number, low in counts:
-            if type(number) is not int or not low <= number < 2**63:
-                raise ValueError(f"{name} must be an integer from {low}")
+        for name, number, low, high in counts:
+            if type(number) is not int or not low <= number <= high:
+                raise ValueError(f"{name} must be an integer from {low} to {high}")
         scale = limits.reward_scale
         if type(scale) not in (int, float) or not 0 < scale <= sys.float_info.max:
             raise ValueError("reward_scale must be a finite number above 0")

@@ -68,6 +68,8 @@ def _with_care(observation: Any, space: spaces.Box | spaces.MultiBinary, notice:
     if array.dtype != space.dtype:
         notice(f"obs has dtype {array.dtype} but observation_space says {space.dtype}; cast")
     flat = array.ravel()
+    if array.dtype == np.float16:  # Which has no number as large as the bound.
+        flat = flat.astype(np.float32)
     for i in np.flatnonzero(~(np.abs(flat) <= LARGEST) if array.dtype.kind == "f" else []):
         what = f"{flat[i]:g}" if not np.isfinite(flat[i]) else f"{flat[i]:g}, more than float32 can hold"
         raise EnvError(f"{_place('obs', array.shape, i)} is {what}")
@@ -153,7 +155,7 @@ def _is_truth(value: Any) -> bool:
 def success(info: Any, notice: Notice) -> bool | None:
     """By the two keys that environments use for it; None where they do not tell."""
     for key in ("is_success", "success"):
-        value = info.get(key) if isinstance(info, dict) else None
+        value = dict.get(info, key) if isinstance(info, dict) else None  # A dict of their own kind may raise.
         if value is None:
             continue
         try:

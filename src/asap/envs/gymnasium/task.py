@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from asap.base.spec import Spec
 from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.checked_env import time_limit
-from asap.envs.gymnasium.errors import EnvError
+from asap.envs.gymnasium.errors import EnvError, show
 from asap.envs.gymnasium.isolation import Isolated, Surroundings
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.envs.gymnasium.names import GRID_COLUMNS, KNOWN, Names
@@ -25,6 +26,7 @@ from asap.envs.gymnasium.spaces import bounds, check_spaces, num_numbers
 DISCOUNT = 0.99
 STEPS = 300_000  # Budget where the user says none.
 FREQUENCIES = (0.25, 0.5)
+LONGEST_NAME = 200  # Characters.
 PLANES_OF_CONTROLS, MOST_PLANES, FEW_INPUTS = 2, 4, 6  # Where the user says nothing.
 SETTINGS = (
     "policy.start=random",
@@ -176,11 +178,8 @@ def _kind(space: Space) -> tuple:
 
 def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
     check_spaces(env.observation_space, env.action_space)
-    low, high = bounds(env.observation_space)
     spec = Spec(
         observation_names=_observation_names(env),
-        observation_low=tuple(low.tolist()),
-        observation_high=tuple(high.tolist()),
         unit="",
         action_names=_action_names(env),
         horizon=time_limit(env, rules),
@@ -188,16 +187,33 @@ def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
         **_spec_of_spaces(env.observation_space, env.action_space),
     )
     threshold = env.spec.reward_threshold if env.spec is not None else None
+    if not _is_threshold(threshold):
+        raise UserError(
+            "env", "reward_threshold must be a finite number", show(threshold), "give its spec one, or none"
+        )
+    threshold = None if threshold is None else float(threshold)
     return HostedTask(source.name, source, rules, spec, threshold, env.observation_space, env.action_space)
+
+
+def _is_threshold(value: Any) -> bool:
+    try:
+        return value is None or (isinstance(value, numbers.Real) and math.isfinite(value))
+    except OverflowError:  # An integer can be larger than any float.
+        return False
 
 
 def _spec_of_spaces(observations: Space, actions: Space) -> dict[str, Any]:
     """What a policy must know of the spaces."""
-    numbered = isinstance(observations, spaces.Discrete)
+    low, high = bounds(observations)
+    told = {
+        "observation_low": tuple(low.tolist()),
+        "observation_high": tuple(high.tolist()),
+        "numbered": isinstance(observations, spaces.Discrete),
+    }
     if not isinstance(actions, spaces.Box):
-        return {"continuous": False, "numbered": numbered}
+        return told | {"continuous": False}
     low, high = (tuple(np.asarray(bound, float).ravel().tolist()) for bound in (actions.low, actions.high))
-    return {"continuous": True, "numbered": numbered, "action_low": low, "action_high": high}
+    return told | {"continuous": True, "action_low": low, "action_high": high}
 
 
 def _observation_names(env: Any) -> tuple[str, ...]:
@@ -229,12 +245,23 @@ def _action_names(env: Any) -> tuple[str, ...]:
 
 def _told(env: Any, name: str, count: int) -> tuple[str, ...]:
     """Names that the environment itself gives, by an attribute or in its metadata; empty if they do not fit."""
-    names = getattr(env.unwrapped, name, None) or (env.metadata or {}).get(name) or ()
-    return _fitting(tuple(str(each) for each in names), count)
+    for look in (lambda: getattr(env.unwrapped, name), lambda: env.metadata[name]):
+        try:
+            told = tuple(" ".join(str(each).split()) for each in itertools.islice(look(), count + 1))
+        except Exception:  # There may be anything by that name, or nothing.
+            continue
+        if _fitting(told, count) and all(map(_is_name, told)):
+            return told
+    return ()
 
 
 def _fitting(names: tuple[str, ...], count: int) -> tuple[str, ...]:
     return names if len(set(names)) == count else ()
+
+
+def _is_name(text: Any) -> bool:
+    """Fit to be printed, and short enough to be read."""
+    return isinstance(text, str) and text.isprintable() and len(text) <= LONGEST_NAME
 
 
 def _known(env: Any) -> Names:
@@ -254,31 +281,28 @@ def _numbered(name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
 def record(task: HostedTask) -> dict[str, Any]:
     """All that a policy for the task needs to be used again, as JSON has it; the environment itself stays outside."""
     spec = {name: value for name, value in asdict(task.spec).items() if name not in _OF_SPACES}
-    bounds = {name: [repr(float(bound)) for bound in spec[name]] for name in _BOUNDS}  # JSON has no infinity.
     return {
         "name": task.name,
         "options": task.source.options if task.source.make is None else {},
         "rules": list(task.rules),
-        "spec": {**spec, **bounds},
+        "spec": spec,
         "reward_threshold": task.threshold,
         "observation_space": space_records.record(task.observation_space),
         "action_space": space_records.record(task.action_space),
     }
 
 
-_BOUNDS = ("observation_low", "observation_high")
-_OF_SPACES = ("continuous", "action_low", "action_high", "numbered")
-
-
-LONGEST_NAME = 200
+_OF_SPACES = ("observation_low", "observation_high", "continuous", "action_low", "action_high", "numbered")
 
 
 def _checked_spec(spec: Spec, name: str) -> Spec:
     """A stranger may have written it: names must be fit to be printed, and numbers be numbers."""
+    if not (isinstance(spec.observation_names, tuple) and isinstance(spec.action_names, tuple)):
+        raise ValueError("names are lists")
     for text in (name, *spec.observation_names, *spec.action_names):
-        if not isinstance(text, str) or not text.isprintable() or len(text) > LONGEST_NAME:
+        if not _is_name(text):
             raise ValueError(f"{text!r} is no name")
-    if type(spec.horizon) is not int or spec.horizon < 1 or not 0 <= float(spec.discount) <= 1:
+    if (type(spec.horizon), type(spec.discount)) != (int, float) or spec.horizon < 1 or not 0 <= spec.discount <= 1:
         raise ValueError("no horizon or discount")
     if spec.unit or spec.place:
         raise ValueError("units and places are of our own tasks")
@@ -288,17 +312,17 @@ def _checked_spec(spec: Spec, name: str) -> Spec:
 def restore(told: dict[str, Any]) -> HostedTask:
     """The task of a record, checked: its numbers decide shapes."""
     try:
-        spec = {**told["spec"], **{name: [float(bound) for bound in told["spec"][name]] for name in _BOUNDS}}
         spaces_ = [space_records.restore(told[name]) for name in ("observation_space", "action_space")]
-        spec = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()}
+        check_spaces(*spaces_)
+        spec = {name: tuple(value) if isinstance(value, list) else value for name, value in told["spec"].items()}
         spec = _checked_spec(Spec(**{**spec, **_spec_of_spaces(*spaces_)}), str(told["name"]))
         source, rules = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits.checked(*told["rules"])
         sizes = [num_numbers(space) for space in spaces_]
-    except (KeyError, TypeError, ValueError, OverflowError, AssertionError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, AssertionError) as error:
         raise UserError("task", "cannot be read from the file", type(error).__name__, "save it anew") from None
-    if sizes != [len(spec.observation_names), spec.num_actions] or len(spec.observation_low) != sizes[0]:
+    if sizes != [len(spec.observation_names), spec.num_actions]:
         raise UserError("task", "names and spaces in the file do not fit", sizes, "save it anew")
     threshold = told.get("reward_threshold")
-    if not (threshold is None or (isinstance(threshold, int | float) and math.isfinite(threshold))):
+    if not _is_threshold(threshold):
         raise UserError("task", "has a reward threshold that is no number", repr(threshold)[:80], "save it anew")
     return HostedTask(source.name, source, rules, spec, threshold, *spaces_, is_recorded=True)
