@@ -134,7 +134,7 @@ def runs(work: Workshop) -> Iterator[Case]:
             {**told["tasks"][0], "observation_space": {"kind": "MultiBinary", "dtype": "int8", "shape": [10**12]}}
         ]
     }
-    yield Case("a space without end", ["explain", work.run("endless", many, **names)], "task: ")
+    yield Case("a space without end", ["explain", work.run("endless", many, **names)], "observation_space: ")
     placed = work.record(name=f"{MODULE}:make")
     placed["spec"] = {**placed["spec"], "place": "rooms"}
     yield Case("a place of ours", ["plot", work.run("placed", {"tasks": [placed]}, **names)], "task: ")

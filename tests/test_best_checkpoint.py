@@ -63,7 +63,7 @@ def test_the_best_checkpoint_is_evaluated_where_that_is_asked_for(tmp_path, caps
     best = loop.start(blank_start(config, tasks))
     last = eqx.tree_at(lambda states: states.policy.skills.theta, best, best.policy.skills.theta + 1)
     with run.locked():
-        run.save(1, to_arrays(best), {"score": 1.0}, best=True)
+        run.save_best(1, to_arrays(best), {"score": 1.0})
         run.save(2, to_arrays(last), {"score": 0.0})
     for options, states in (["--best"], best), ([], last):
         command = ["eval", str(run.path), "--episodes", "2", "--json", *options]

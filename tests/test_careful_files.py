@@ -127,7 +127,8 @@ def test_rules_in_a_saved_model_are_checked(tmp_path, monkeypatch, rules):
     seal = checkpoints.seal
 
     def sealed(step, arrays, meta):
-        return seal(step, arrays, {**meta, "task": meta["task"] | {"rules": [*(RECORDING.rules | rules).values()]}})
+        record = meta["tasks"][0] | {"rules": [*(RECORDING.rules | rules).values()]}
+        return seal(step, arrays, {**meta, "tasks": [record]})
 
     monkeypatch.setattr(checkpoints, "seal", sealed)
     ASAP("CartPole-v1").save(tmp_path / "model.asap")

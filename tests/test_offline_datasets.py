@@ -289,7 +289,6 @@ def test_bad_commands_are_one_line(capsys, monkeypatch, tmp_path):
         (["train", "--offline", "nan.npz"], "--drop-bad-rows"),
         (["train", "--offline", "sure.npz", "--learner", "importance"], "stochastic"),
         (["train", "two-rooms", "--learner", "likelihood"], "--offline"),
-        (["train", "--resume", "x", "--offline", "nan.npz"], "--resume"),
     ]
     for arguments, must_contain in cases:
         code, out, err = asap(arguments, capsys, monkeypatch)

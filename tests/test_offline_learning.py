@@ -33,7 +33,7 @@ def settings(data, *more: str) -> Composed:
 
 
 def train(composed: Composed, path, stop: StopRequest | None = None, callbacks=()) -> dict:
-    run = create_run(composed[0], str(path), "")
+    run = create_run(*composed, str(path), "")
     return train_run(run, *composed, stop or StopRequest(), callbacks)[1].summary(str(path))
 
 
@@ -92,7 +92,7 @@ def test_stopped_and_resumed_gives_the_same_bits(learned, exploring, tmp_path):
             stop.requested = 15 if report.update >= update else None
 
         assert not train(composed, path, stop, [look])["finished"]
-        composed = read_run(Run.open(path))
+        composed = read_run(Run.open(path))[:2]
     resumed = train(composed, path)
     assert resumed["finished"] and resumed["parameters_sha256"] == learned["parameters_sha256"]
     assert resumed["return"] == learned["return"]
@@ -114,7 +114,7 @@ def test_a_saved_model_is_used_without_its_data(learned, tmp_path, monkeypatch):
 
 
 def test_data_are_held_against_playing(learned, capsys):
-    estimate_model(learned["run"], learned["offline"]["data"], 500, 0, False, as_json=True)
+    estimate_model(ASAP.load(learned["run"]), learned["run"], learned["offline"]["data"], 500, 0, as_json=True)
     for row in json.loads(capsys.readouterr().out)["seeds"]:
         assert 1 < row["ess"] < 2000 and abs(row["estimate"]["discounted"] - row["played"]["discounted"]) < 25
 
@@ -126,7 +126,7 @@ def test_an_estimate_from_too_few_episodes_says_that_its_interval_is_too_narrow(
     monkeypatch.setattr("asap.experience.off_policy.FEWEST", fewest)
     data = learned["offline"]["data"]
     for as_json in (True, False):
-        estimate_model(learned["run"], data, 5, 0, False, as_json)
+        estimate_model(ASAP.load(learned["run"]), learned["run"], data, 5, 0, as_json)
     report, *words = capsys.readouterr().out.splitlines()
     for row, line in zip(json.loads(report)["seeds"], words, strict=True):
         assert row["trusted"] is trusted and ("far too narrow" in line) is not trusted

@@ -177,9 +177,20 @@ def test_a_map_without_a_background_shows_what_was_visited(place):
     np.testing.assert_array_equal(figure.axes[0].collections[0].get_offsets(), states)
     assert (figure.axes[0].get_xlabel(), figure.get_suptitle()) == ("position", "plain")
     with pytest.raises(UserError, match="observations: .*give states that were visited"):
-        policy_map(CUT, task, None)
+        policy_map(CUT, task, states[:0])
     with pytest.raises(UserError, match="task: its place has no background .*plain.*policy_map"):
         partition_map(CUT, task)
+
+
+def test_a_map_of_what_was_not_played_says_so():
+    """States are then drawn by the mean and deviation that the policy has learned to scale by."""
+    psi = replace(CUT.psi, shift=np.float32([3.0, -1.0]), scale=np.float32([1 / 0.5, 1 / 0.1]))
+    figure = policy_map(replace(CUT, psi=psi), Plain(), None)
+    dots = np.asarray(figure.axes[0].collections[0].get_offsets())
+    np.testing.assert_allclose(dots[:, 1].mean(), -1.0, atol=0.01)
+    np.testing.assert_allclose(dots[:, 1].std(), 0.1, atol=0.01)
+    assert abs(np.median(dots[:, 0]) - 3.0) < 0.05 and dots[:, 0].max() <= np.float32(4.8)
+    assert legend_of(figure)[0].startswith("nothing was played")
 
 
 def test_numbered_states_are_cells():

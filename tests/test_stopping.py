@@ -302,10 +302,11 @@ PATIENT = "import asap.runs.signals, asap.cli; asap.runs.signals.PATIENCE = 1.0;
 def test_a_command_whose_environment_hangs_ends_and_can_be_resumed(tmp_path):
     """In its own process, where nobody else can end it."""
     run, once = tmp_path / "run", tmp_path / "once"
-    settings = to_toml(composed(tmp_path, "training", number=0, hangs=True)[0])
-    (tmp_path / "settings.toml").write_text(settings, encoding="utf-8")
+    config = composed(tmp_path, "training", number=0, hangs=True)[0]
+    (tmp_path / "settings.toml").write_text(to_toml(config), encoding="utf-8")
+    said = [*config.run.tasks, "--env-options", config.env.options, "--config", "settings.toml", "--out", str(run)]
     told = {"env": {**os.environ, "PYTHONPATH": str(TESTS)}, "cwd": tmp_path, "text": True}
-    command = [sys.executable, "-c", PATIENT, "train", "--config", "settings.toml", "--out", str(run)]
+    command = [sys.executable, "-c", PATIENT, "train", *said]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, **told) as child:
         while child.poll() is None and not once.exists():
             time.sleep(0.02)
