@@ -180,8 +180,8 @@ def _changed_model(rng: Random, parts: Sealed) -> Sealed:
         return changed_array(rng, parts)
     if kind == 2 and isinstance(meta.get("config"), str):
         meta = {**meta, "config": changed_toml(rng, meta["config"])}
-    elif kind == 3 and "task" in meta:
-        meta = {**meta, "task": changed_tree(rng, meta["task"])}
+    elif kind == 3 and (key := "tasks" if "tasks" in meta else "task") in meta:  # The second: of release 0.1.
+        meta = {**meta, key: changed_tree(rng, meta[key])}
     else:
         meta = changed_tree(rng, meta)
     return parts._replace(manifest={**parts.manifest, "meta": meta})

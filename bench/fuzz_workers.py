@@ -94,7 +94,10 @@ def _says(told: Any, sent: Any) -> bool:
     """Whether all that is sent was told; more keys may have been."""
     if isinstance(sent, dict) and isinstance(told, dict):
         return all(_says(told.get(key), value) for key, value in sent.items())
-    return repr(told) == repr(sent)
+    if isinstance(sent, list) and isinstance(told, list):
+        return len(told) == len(sent) and all(map(_says, told, sent))
+    is_number = {type(told), type(sent)} <= {int, float}
+    return repr(told) == repr(sent) or (is_number and told == sent)
 
 
 # ---- Failed episodes ------------------------------------------------------------------------------------------------

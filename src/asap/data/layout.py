@@ -65,7 +65,7 @@ class Meta:
         if "meta" not in columns:
             return cls()
         try:
-            told = json.loads(str(columns["meta"].value()))
+            told = json.loads(str(columns["meta"].value()))  # SystemError: numbers that are no characters.
             known = {each.name for each in dataclasses.fields(cls)}
             meta = cls(
                 **{
@@ -77,7 +77,7 @@ class Meta:
             newer = int(meta.format) > FORMAT
             if not isinstance(meta.task, str | None) or not isinstance(meta.action_names, tuple):
                 raise TypeError
-        except (ValueError, TypeError, AttributeError, RecursionError, SystemError):  # The last: of no characters.
+        except (ArithmeticError, AttributeError, RecursionError, SystemError, TypeError, ValueError):
             raise bad_file(
                 path, "meta is no JSON object of ours", "leave it out, or make the file with `asap collect`"
             ) from None

@@ -22,6 +22,7 @@ from asap.runs import checkpoints
 from asap.runs.directory import Run
 
 _KIND = "asap model"  # Tells a saved model from a checkpoint of a run, which is sealed in the same way.
+MOST_LOG_STD = 80.0  # Of a Gaussian skill, whose deviation would be infinite in float32 soon after.
 CURE = "give a file that model.save has written, or a whole copy of it"
 
 
@@ -115,7 +116,8 @@ def _from_file(path: Path, said: SaidEnv) -> Saved:
         policies = policies_in(saved)
     except UserError as error:
         raise RunError("model", f"cannot be used by this release: {error}", path, "save it anew") from None
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies)):
+    log_std = getattr(policies.skills, "log_std", np.zeros(1))
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies)) or np.max(log_std) > MOST_LOG_STD:
         raise RunError("model", "has parameters that are not finite", path, "use another file")
     return saved
 

@@ -61,6 +61,8 @@ def _check_actions(space: Space) -> None:
         raise UserError(field, f"{space} has no actions", cure="a policy must have something to choose")
     if num_numbers(space) > MOST_NUMBERS:
         raise UserError(field, f"more than {MOST_NUMBERS:,} actions", space, _CHOOSE)
+    if isinstance(space, spaces.Discrete) and int(space.start) + int(space.n) - 1 > np.iinfo(space.dtype).max:
+        raise UserError(field, f"the last action does not fit into {space.dtype}", space, "start from a smaller number")
 
 
 def num_numbers(space: Space) -> int:
