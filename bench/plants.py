@@ -190,6 +190,11 @@ class Trial:
             return {}
         with self._planted(bugs) as lane:
             suspects = pytest(lane, [f"tests/{file}" for file in files], stops=False)
+        if suspects and TIMEOUT not in suspects:
+            with self._planted([]) as lane:
+                unrelated = pytest(lane, suspects, stops=False)
+            print(f"fail without a bug, left out: {', '.join(unrelated) or 'none'}", file=sys.stderr)
+            suspects = [test for test in suspects if test not in unrelated]
         alone = {}
         for bug in bugs:
             # Where all together made the tests hang, nothing is known of single tests.
