@@ -40,6 +40,7 @@ class Workshop:
         self.evil = {"command": f"touch '{self.canary}'"}
         (folder / f"{MODULE}.py").write_text(TOUCH.format(canary=str(self.canary)))
         os.mkfifo(folder / "fifo")
+        (folder / "out").mkdir()
 
     def run(self, name: str, told: dict[str, Any] | None = None, base: str = "cartpole", **changes: Any) -> str:
         """A run directory with these settings in place of its own, and with what it tells about its tasks."""
