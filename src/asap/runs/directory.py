@@ -37,6 +37,8 @@ class Run:
     def __init__(self, path: str | Path, notice: Notice):
         if not os.fspath(path):
             raise UserError("run", "is an empty path", "''", "name a directory, or `.` for this one")
+        if "\0" in os.fspath(path):
+            raise UserError("run", "has a NUL in it", ascii(os.fspath(path))[:80], "choose a plain name")
         with reported("cannot be found", path, "change to a directory that exists"):
             self.path = Path(os.path.abspath(path))  # Environments may change the working directory.
         self.checkpoints = self.path / _CHECKPOINTS
