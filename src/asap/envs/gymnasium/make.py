@@ -43,7 +43,7 @@ class EnvLimits(NamedTuple):
             if type(number) is not int or not low <= number <= high:
                 raise ValueError(f"{name} must be an integer from {low} to {high}")
         scale = limits.reward_scale
-        if type(scale) not in (int, float) or not 0 < scale <= sys.float_info.max:
+        if type(scale) not in (int, float) or not 0 < scale <= sys.float_info.max or float(scale) != scale:
             raise ValueError("reward_scale must be a finite number above 0")
         if type(limits.strict_obs) is not bool:
             raise ValueError("strict_obs must be true or false")
