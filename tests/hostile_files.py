@@ -258,7 +258,7 @@ class Watch:
         home = [os.path.expanduser("~/.cache"), os.path.expanduser("~/.config/matplotlib")]
         source = str(Path(__file__).parents[1] / "src")
         system = ["/proc", "/sys/devices", "/dev/null", "/dev/urandom", "/usr/share", "/usr/lib", "/usr/local", "/etc"]
-        packages = [os.path.dirname(os.path.dirname(__import__("numpy").__file__))]
+        packages = [path for path in sys.path if path and os.path.realpath(path) != os.path.realpath(folder)]
         allowed = [sys.prefix, sys.base_prefix, source, *packages, *caches, *home, *system]
         self.allowed = tuple(os.path.realpath(path) for path in allowed if path)
         self.key = os.path.realpath(os.environ.get("ASAP_KEY_FILE", os.path.expanduser("~/.config/asap/key")))
