@@ -3,6 +3,7 @@ names it in the call. The user's own files work without a question."""
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -103,6 +104,31 @@ def test_a_larger_budget_renews_the_tag(own_run, capsys, monkeypatch):
 def test_a_run_that_plays_takes_no_data(own_run, capsys, monkeypatch):
     code, _, error = asap(["train", "--resume", str(own_run), "--offline", "x.npz"], capsys, monkeypatch)
     assert code == 2 and "so --offline can't be given" in error
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "field"),
+    [("offline", 'data = "/dev/zero"', "offline.data"), ("run", 'source = "/x"', "run.source")],
+)
+def test_what_others_put_into_an_own_run_is_not_opened(own_run, section, line, field, capsys, monkeypatch):
+    config = own_run / "config.toml"
+    config.write_text(config.read_text().replace(f"[{section}]\n", f"[{section}]\n{line}\n"))
+    shutil.rmtree(own_run / "checkpoints")
+    name = json.loads((own_run / "tasks.json").read_text())["tasks"][0]["name"]
+    code, _, error = asap(["train", "--resume", str(own_run), "--env", name], capsys, monkeypatch)
+    assert code == 2 and f"{field}: is not opened" in error
+
+
+def test_an_own_run_that_comes_back_with_a_module_is_a_strangers(own_run, tmp_path, capsys, monkeypatch):
+    downloaded = shutil.copytree(own_run.parent, tmp_path / "downloaded")
+    monkeypatch.chdir(downloaded)
+    code, _, error = asap(["eval", "run"], capsys, monkeypatch)
+    assert code == 2 and "nothing shows that you made" in error
+
+
+def test_a_given_environment_must_fit(own_run, capsys, monkeypatch):
+    code, _, error = asap(["eval", str(own_run), "--env", "Acrobot-v1"], capsys, monkeypatch)
+    assert code == 2 and "error: env: observation_space is Box(" in error
 
 
 def test_own_models_work_without_a_question(own_run, tmp_path):
