@@ -37,6 +37,11 @@ class Walk(gymnasium.Env):
         return answer
 
 
+class OwnFloat(float):
+    def __mul__(self, other: Any) -> Any:
+        return "a product"
+
+
 def spoiled(mode: str) -> Walk:
     """An environment whose answer to step 7 is odd: one of its five values, or the whole of it."""
     change = SPOILED[mode]
@@ -73,6 +78,8 @@ SPOILED = {
     "reward_1e300": _with(1, 1e300),
     "reward_1e30": _with(1, 1e30),
     "reward_int": _with(1, 3),
+    "float16_obs": _with(0, np.array([1, 2, 3], np.float16)),
+    "reward_own": _with(1, OwnFloat(3.0)),
     "reward_float32": _with(1, np.float32(3)),
     "reward_0d": _with(1, np.array(3.0)),
     "shape_obs": _with(0, np.zeros(4, np.float32)),
@@ -258,6 +265,15 @@ class Named(Walk):
 class Misnamed(Walk):
     observation_names = ("time", "time", "one")
     action_names = ("back", "stay", "forth")
+
+
+class OddlyTold(Walk):
+    """What it says of itself, apart from its spaces, can be anything."""
+
+    def __init__(self, **told: Any):
+        self.spec = gymnasium.envs.registration.EnvSpec("Odd-v0", "foreign_envs:Walk")
+        for name, value in told.items():
+            setattr(self.spec if hasattr(self.spec, name) else self, name, value)
 
 
 class NotAnEnv: ...

@@ -93,6 +93,8 @@ RESUMED_WITH = [
     ("--on-no-workers", "fail", ""),
     ("--out", "y", ""),
 ]
+TRAIN_NETWORK = ["train", "two-rooms", "--set", f"policy.hidden=[{2**62}]", "--set"]
+FOUR_INPUTS = 'policy.inputs=["x", "y", "goal x", "goal y"]'
 # (id, arguments after `asap`, field, must contain)
 CASES = [
     *(
@@ -118,6 +120,27 @@ CASES = [
         ["train", "three-rooms", "--set", "policy.frequencies=[[3.0]]"],
         "policy.frequencies",
         "2 numbers",
+    ),
+    *(
+        (f"large {key}", ["train", "two-rooms", "--set", f"{key}={2**63 - 1}"], key, "<= 2147483647")
+        for key in ("learn.lanes", "learn.window", "learn.epochs", "learn.convergence_window", "run.chunk")
+    ),
+    *(
+        (f"float32 {key}", ["train", "two-rooms", "--set", f"{key}=1e39"], key, "at most 3.4e+38")
+        for key in ("policy.alpha_beta", "learn.entropy", "learn.step_size_theta")
+    ),
+    ("float32 list", ["train", "two-rooms", "--set", "run.weights=[1e39]"], "run.weights", "at most 3.4e+38"),
+    ("lanes", ["train", "two-rooms", "--set", "learn.lanes=2000000000"], "learn.lanes", "bytes"),
+    ("critic", ["train", "two-rooms", "--set", "learn.critic_length=1e-300"], "learn.critic_length", ">= 1e-06"),
+    *(
+        (f"network {part}", [*TRAIN_NETWORK, f"policy.{part}=network"], "policy.hidden", "10,000,000 weights at most")
+        for part in ("basis", "skills")
+    ),
+    (
+        "centres",
+        ["train", "two-rooms", "--features", "rbf", "--set", "policy.centres=20", "--set", FOUR_INPUTS],
+        "policy.basis",
+        "more than 100,000 features",
     ),
     ("47 input", ["train", "two-rooms", "--set", 'policy.inputs=["z"]'], "policy.inputs", "'z'"),
     ("51 batch 0", ["train", "two-rooms", "--set", "learn.batch_episodes=0"], "learn.batch_episodes", "got 0"),
@@ -229,6 +252,23 @@ def test_a_bad_config_names_file_line_and_key(text, place, must_contain, capsys,
     code, _, err = asap(["train", "two-rooms", "--config", file], capsys, monkeypatch)
     assert code == 2 and err.count("\n") == 1
     assert file in err and place in err and must_contain in err
+
+
+def test_a_name_that_no_file_can_have(capsys, monkeypatch):
+    code, out, err = asap(["explain", "9" * 300], capsys, monkeypatch)
+    assert (code, out, err.count("\n")) == (1, "", 1) and err.startswith(
+        "error: model: cannot read: File name too long"
+    )
+
+
+def test_a_run_that_lost_its_event_log_is_resumed(trained, capsys, monkeypatch, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    (copy / "events.jsonl").unlink()
+    code, out, err = asap(["train", "--resume", str(copy), "--json"], capsys, monkeypatch)
+    assert code == 0, err
+    report = json.loads(out.splitlines()[-1])
+    assert report["episodes_to_near_optimal"] == {"median": None, "all": [None]} and report["finished"]
 
 
 def test_wrong_seed_and_task_of_a_run(trained, capsys, monkeypatch):

@@ -186,6 +186,7 @@ ACCEPTED = [
     ("10 int", "int_obs", "obs has dtype int64 but observation_space says float32"),
     ("10 float64", "float64_obs", "obs has dtype float64 but observation_space says float32"),
     ("10 list", "list_obs", "obs has dtype float64"),
+    ("10 float16", "float16_obs", "obs has dtype float16 but observation_space says float32"),
     ("11 outside", "outside_obs", "obs[2] is 1000, outside of observation_space, which says -100 to 100"),
     ("29 numpy bool", "terminated_numpy", None),
     ("29 int", "terminated_int", None),
@@ -193,6 +194,7 @@ ACCEPTED = [
     ("reward int", "reward_int", None),
     ("reward float32", "reward_float32", None),
     ("reward 0d array", "reward_0d", None),
+    ("reward of a class of its own", "reward_own", None),
     ("no info", "no_info", None),
 ]
 
@@ -211,7 +213,7 @@ def test_odd_answers_are_taken_and_noted_once(mode, note):
     assert border.take_notes() == ()
     if mode.endswith("_obs"):
         assert x.tolist() == [1, 2, 1000 if mode == "outside_obs" else 3]
-    if mode in ("reward_int", "reward_float32", "reward_0d"):
+    if mode in ("reward_int", "reward_float32", "reward_0d", "reward_own"):
         assert reward == 3.0
 
 
@@ -701,6 +703,37 @@ def test_what_the_learner_is_told(name, observations, actions, horizon, threshol
     assert (spec.observation_names, spec.action_names, spec.horizon) == (observations, actions, horizon)
     assert task.threshold == threshold
     assert spec.continuous == (actions in (("torque",), ("force",)))
+
+
+@pytest.mark.parametrize("names", [5, {"a"}, ["a", "a", "b"], ["a", "b\x1b", "c"], ["x" * 201, "y", "z"]])
+def test_names_that_are_none_are_not_taken(names):
+    for told in ({"observation_names": names}, {"metadata": names}, {"metadata": {"observation_names": names}}):
+        spec = describe(source(envs.OddlyTold, **told), EnvLimits()).spec
+        assert spec.observation_names == ("obs 0", "obs 1", "obs 2")
+
+
+def test_names_are_one_line():
+    task = describe(source(envs.OddlyTold, action_names=["to\nthe left", " right "]), EnvLimits())
+    assert task.spec.action_names == ("to the left", "right")
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 2.5, "x", np.arange(2), float("nan")])
+def test_a_time_limit_that_is_no_count_is_refused(limit):
+    with pytest.raises(UserError, match="^env: max_episode_steps must be an integer from 1 .got "):
+        CheckedEnv(source(envs.OddlyTold, max_episode_steps=limit), EnvLimits())
+
+
+@pytest.mark.parametrize("threshold", ["x", float("nan"), float("inf"), 10**400, np.arange(2)], ids="abcde")
+def test_a_threshold_that_is_no_number_is_refused(threshold):
+    with pytest.raises(UserError, match="^env: reward_threshold must be a finite number .got "):
+        describe(source(envs.OddlyTold, reward_threshold=threshold), EnvLimits())
+
+
+def test_the_last_action_fits_into_its_dtype():
+    space = spaces.Discrete(2, start=2**63 - 1)
+    with pytest.raises(UserError, match="^action_space: the last action does not fit into int64"):
+        space_records.check_spaces(spaces.Box(0, 1, (1,)), space)
+    space_records.check_spaces(spaces.Box(0, 1, (1,)), spaces.Discrete(2, start=2**63 - 2))
 
 
 def test_cells_of_a_grid_are_named():

@@ -126,7 +126,7 @@ def test_recorded_controls_are_vectors(tmp_path, capsys):
     path = str(tmp_path / "failure.json")
     Recording("Pendulum-v1", {}, EnvLimits()._asdict(), 3, [[0.5], [-2.0]], "env.step: reward is nan").save(path)
     assert checked(capsys, "Pendulum-v1", replay=path)["steps"] == 2
-    for action in (1, [1.0, 2.0], ["a"], None):
+    for action in (1, [1.0, 2.0], ["a"], None, [1e300], [10**400], [float("nan")]):
         Recording("Pendulum-v1", {}, EnvLimits()._asdict(), 3, [action], "").save(path)
         with pytest.raises(UserError, match="has an action that the environment does not take"):
             check_env("Pendulum-v1", {}, 1, 0, path, True)

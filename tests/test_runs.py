@@ -17,6 +17,7 @@ from asap.runs import checkpoints
 from asap.runs import directory as runs
 from asap.runs import lock as locks
 from asap.runs.directory import Run
+from asap.runs.events import Curve, InMemory
 
 ARRAYS = {"beta": np.array([-0.5, 0.0, 1.0], np.float32)}
 PATHS = ["run ü space", "new\nline", "-rf", " ", "ü" * 127, "a" * 255, "\udcff undecodable", "50% {x} 'q' \"", "~"]
@@ -31,6 +32,34 @@ def run(tmp_path):
 def held(run):
     with run.locked():
         yield run
+
+
+def entry(**other):
+    """What is logged of an update with one seed, two tasks and two skills."""
+    told = {"kind": "update", "update": 0, "seconds": 0.5, "episodes": [3], "active": [True]}
+    return told | {"returns": [[1.0, None]], "success": [[0.0, 1.0]], "usage": [[0.25, 0.75]]} | other
+
+
+def test_updates_are_read_as_a_learning_curve(held):
+    held.append(entry())
+    held.append(entry(update=7, episodes=[9]))
+    curve = Curve.read(held)
+    assert curve.episodes.tolist() == [[3], [9]] and curve.usage.shape == (2, 1, 2)
+    assert Curve.read(InMemory()).episodes.size == 0
+
+
+WRONG = [{"update": None}, {"update": {}}, {"episodes": [1, 2]}, {"episodes": 3}, {"episodes": [None]}, {"active": []}]
+WRONG += [{"returns": [[1.0]]}, {"returns": [1.0, 2.0]}, {"returns": "x"}, {"usage": [[[1]]]}, {"seconds": [1]}]
+WRONG += [{"seconds": 10**400}, {"episodes": [1e300]}, {"success": {"a": 1}}]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong)[:30])
+def test_updates_that_are_no_learning_curve_are_one_line(held, wrong):
+    held.append(entry())
+    with open(held.path / "events.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps(entry(update=7) | wrong) + "\n")
+    with pytest.raises(RunError, match="^run: events.jsonl has updates that are no learning curve .got .*; restore it"):
+        Curve.read(held)
 
 
 def live_a_life(path):

@@ -145,6 +145,12 @@ def test_arrays_that_are_not_there(shapes):
         {"kind": "Ready", "versions": ["numpy"]},
         {"kind": "Hello", "sources": [["CartPole-v1", {}, {"unknown": 1}]]},
         {"kind": "Hello", "sources": []},
+        {"kind": "Hello", "sources": [["CartPole-v1", {}, {"max_steps": 7}]]},
+        {"kind": "Finished", "number": 1, "played": None, "failed": None},
+        {**WORK, "names": ""},
+        {**WORK, "episodes": [[-1, 0, 0, 0]]},
+        {**WORK, "episodes": [[0, 4, 0, 0]]},
+        {**WORK, "episodes": [[0, 0, 0, -1]]},
         {**WORK, "episodes": [[0, 0, 0]]},
         {**WORK, "episodes": [[0, 0, 0, "1"]]},
         {**WORK, "names": ["beta"]},
@@ -154,6 +160,28 @@ def test_headers_that_say_something_else(header):
     assert decode(pack(WORK, [])).episodes == (EpisodeId(0, 0, 0),)
     with pytest.raises(BadMessage):
         decode(pack(header, []))
+
+
+def test_a_refusal_is_one_line():
+    for header in ({"kind": "a\nb"}, {**WORK, "number": "a\n\u2028b"}, {**WORK, "episodes": [["\n", 0, 0, 0]]}):
+        with pytest.raises(BadMessage) as refused:
+            decode(pack(header, []))
+        assert len(str(refused.value).splitlines()) == 1
+    with pytest.raises(BadMessage, match="^an array cannot have the shape a b$"):
+        start = json.dumps([WORK, [["<f4", "a\nb"]]]).encode()
+        unpack(PREFIX.pack(b"ASAP", len(start), 0) + start)
+
+
+def test_notes_are_lists_and_arrays_have_names_of_their_own():
+    (finished,) = played(1)
+    header, arrays = unpack(encode(finished))
+    header["played"][0][4] = "abc"
+    with pytest.raises(BadMessage, match="not a list: 'abc'"):
+        decode(pack(header, arrays))
+    with pytest.raises(BadMessage, match="two arrays of one name"):
+        decode(pack({**WORK, "names": ["a", "a"]}, [np.zeros(1), np.zeros(1)]))
+    with pytest.raises(BadMessage, match="arrays without episodes"):
+        decode(pack({"kind": "Finished", "number": 1, "played": [], "failed": None}, [np.zeros(1)]))
 
 
 def test_episodes_whose_parts_do_not_fit():
