@@ -84,6 +84,8 @@ def references_in_words(reference: Mapping[str, Any]) -> str:
 def require_writable_place(out: str) -> None:
     """Asked before the work: a result that can not be written is lost."""
     folder = os.path.dirname(out) or "."
+    if "\0" in out:
+        raise UserError("--out", "a path can have no NUL in it", repr(out), "choose another name")
     if not out or os.path.isdir(out) or not os.path.isdir(folder):
         cure = "choose a file in a directory that exists"
         raise UserError("--out", "is empty, a directory, or in none that exists", repr(out), cure)
