@@ -2,6 +2,7 @@
 traceback."""
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from command_line import asap
 
 from asap.base.errors import message_of, to_stderr
 
-ASAP = f"exec {sys.executable} -m asap"
+ASAP = f"exec {shlex.quote(sys.executable)} -m asap"
 
 
 def shell(command: str) -> subprocess.CompletedProcess:
