@@ -18,6 +18,7 @@ from asap.envs.recorded import SaidEnv, told_tasks
 from asap.learn.state import restored_outcome
 from asap.model.training import blank_start
 from asap.policy.policy import ASAPPolicy
+from asap.policy.score import parameters_of
 from asap.runs import checkpoints
 from asap.runs.directory import Run
 
@@ -116,8 +117,9 @@ def _from_file(path: Path, said: SaidEnv) -> Saved:
         policies = policies_in(saved)
     except UserError as error:
         raise RunError("model", f"cannot be used by this release: {error}", path, "save it anew") from None
-    log_std = getattr(policies.skills, "log_std", np.zeros(1))
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies)) or np.max(log_std) > MOST_LOG_STD:
+    log_std = parameters_of(policies).log_std
+    is_finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies))
+    if not is_finite or (log_std is not None and np.max(log_std) > MOST_LOG_STD):
         raise RunError("model", "has parameters that are not finite", path, "use another file")
     return saved
 
