@@ -8,7 +8,7 @@ from asap.envs.gymnasium.registration import register_with_gymnasium
 if TYPE_CHECKING:
     from asap.model.model import ASAP
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["ASAP", "RunError", "UserError", "__version__"]
 
 register_with_gymnasium()

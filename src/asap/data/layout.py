@@ -1,14 +1,4 @@
-"""Logged trajectories without skill labels: an NPZ file with one row per step, and where they come from.
-
-    observation (N, O), action (N,), reward (N,)          what was seen, done and paid
-    terminated (N,), truncated (N,)                       one of them true on the last row of each episode, and only
-    there episode (N,)                                          id of the episode; rows of an episode follow each other,
-    ids rise behaviour_log_prob (N,)                               optional: log-probability of the action under who
-    played final_observation (E, O)                              one row per episode: what was seen after its last step
-    descriptor (E, Z), success (E,)                       optional; else the task's own descriptor, and whether it
-    terminated meta                                                  optional: a JSON string, see Meta
-
-Rows are counted from 0."""
+"""Logged trajectories without skill labels: the columns of an NPZ file with one row per step (docs/data.md)."""
 
 import dataclasses
 import json
