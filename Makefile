@@ -1,17 +1,27 @@
 # make demo, check, test, test-slow, test-ray, fuzz, bench or results: each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
-STAMP := $(VENV)/.set-up
+INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable
+PACKAGE := $(VENV)/.set-up
+TOOLS := $(VENV)/.set-up-dev
 
-.PHONY: setup demo check test test-slow test-ray fuzz bench results clean
+.PHONY: setup dev demo check test test-slow test-ray fuzz bench results clean
 
-setup: $(STAMP)
+# The package alone, which is what `asap` needs.
+setup: $(PACKAGE)
 
-# The environment is made anew only when the package's metadata has changed.
-$(STAMP): pyproject.toml
+# The package with what tests it, Ray and TensorBoard.
+dev: $(TOOLS)
+
+# Each is renewed only when the package's metadata has changed.
+$(PACKAGE): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,ray,tensorboard]'
-	touch $(STAMP)
+	$(INSTALL) .
+	touch $@
+
+$(TOOLS): $(PACKAGE)
+	$(INSTALL) '.[test,ray,tensorboard]'
+	touch $@
 
 demo: setup
 	rm -rf runs/demo
@@ -20,26 +30,26 @@ demo: setup
 	$(VENV)/bin/asap plot runs/demo
 
 # Format, lint and types: half a minute.
-check: setup
+check: dev
 	$(VENV)/bin/ruff format --check src tests bench examples
 	$(VENV)/bin/ruff check src tests bench examples
 	$(VENV)/bin/basedpyright --pythonpath $(VENV)/bin/python
 
-test: setup
+test: dev
 	$(VENV)/bin/python -m pytest -n 2 --ignore tests/test_ray_network.py
 
 # Tests that take minutes each, which `make test` leaves out. No test at all is no failure (exit code 5).
-test-slow: setup
+test-slow: dev
 	$(VENV)/bin/python -m pytest -n 2 -m slow || [ $$? -eq 5 ]
 
 # Workers on Ray: two minutes of clusters that start and fall apart, in a network namespace of their own.
-test-ray: setup
+test-ray: dev
 	$(VENV)/bin/python -m pytest -p no:xdist tests/test_ray_network.py
 
 # Damaged files, odd settings and rude environments: `make fuzz SECONDS=1800` for longer than five minutes. What breaks a
 # promise is written to tests/data/fuzz, and `make test` tries it again from then on.
 SECONDS ?= 300
-fuzz: setup
+fuzz: dev
 	$(VENV)/bin/python bench/fuzz.py --seconds $(SECONDS) --json
 
 # The pages docs/results.md (rooms) and docs/results-soccer.md with their pictures, made anew: about 40 minutes.
