@@ -40,8 +40,13 @@ def _tagged(key: bytes, names: Mapping[str, Any]) -> str:
     return hmac.new(key, _DOMAIN + text.encode(), hashlib.sha256).hexdigest()
 
 
-def _key_path() -> Path | None:
-    """None where the user has no folder of their own."""
+def has_key() -> bool:
+    """Whether there is a key that proves something."""
+    return _read_key() is not None
+
+
+def key_path() -> Path | None:
+    """Where the key is, or will be; None where the user has no folder of their own."""
     told = os.environ.get(KEY_FILE)
     if told:
         return Path(told)
@@ -51,7 +56,7 @@ def _key_path() -> Path | None:
 
 def _read_key() -> bytes | None:
     """None where there is none, or one that others can read: it proves nothing."""
-    path = _key_path()
+    path = key_path()
     if path is None:
         return None
     try:
@@ -68,7 +73,7 @@ def _read_key() -> bytes | None:
 
 def _new_key() -> bytes | None:
     """Made on first use. Of two processes that make one at the same time, both take the first."""
-    path = _key_path()
+    path = key_path()
     if path is None:
         return None
     try:

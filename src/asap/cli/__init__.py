@@ -1,7 +1,8 @@
 """The command line. Each module adds its commands to the app; `asap --help` lists them in this order."""
 
 # isort: off
-from asap.cli import learning, reading, data, environments, distilling, reproducing  # noqa: F401 - They add commands.
+from asap.cli import learning, reading, data, environments  # noqa: F401 - They add commands.
+from asap.cli import distilling, reproducing, installation  # noqa: F401
 from asap.cli.app import main
 
 __all__ = ["main"]

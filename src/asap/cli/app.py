@@ -117,17 +117,23 @@ def _require_writable(folder: str | Path) -> None:
 
 
 ADDRESS_SPACE = 2_400_000_000  # Bytes that JAX maps to compile and run small programs; it aborts where it gets fewer.
-WITHOUT_JAX = {"settings", "-h", "--help", "--version"}
+WITHOUT_JAX = {"settings", "doctor", "cache", "-h", "--help", "--version"}
+
+
+def low_address_space() -> int | None:
+    """The limit on this process, where it is too low for JAX."""
+    try:
+        import resource
+    except ImportError:  # Not on this system.
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return limit if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE else None
 
 
 def _require_address_space() -> None:
     """A limit that would abort the process is told of beforehand."""
-    try:
-        import resource
-    except ImportError:  # Not on this system.
-        return
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE and not WITHOUT_JAX & set(sys.argv):
+    limit = low_address_space()
+    if limit is not None and not WITHOUT_JAX & set(sys.argv):
         cure = f"allow {ADDRESS_SPACE:,}: ulimit -v {ADDRESS_SPACE // 1024}"
         raise RunError("memory", "the limit on address space is too low", f"{limit:,} bytes", cure)
 

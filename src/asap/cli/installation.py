@@ -1,0 +1,341 @@
+"""Commands about the installation: `asap doctor`, for reports of problems, and `asap cache`, JAX's compiled programs.
+
+Neither imports JAX. The doctor asks another process about it, because a broken JAX may abort its process.
+"""
+
+import json
+import os
+import platform
+import re
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from asap.base import trust
+from asap.base.errors import RunError, UserError
+from asap.cli.app import ADDRESS_SPACE, Debug, Json, app, low_address_space, tell
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+PACKAGE = "asap-rl"
+CACHE, CACHE_IN_USE = "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE"
+# Variables that change what commands do. A report has their names: values may be secret.
+VARIABLES = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "NO_COLOR", "TMPDIR")
+FAMILIES = ("ASAP_", "JAX_", "XLA_", "CUDA_", "OMP_", "RAY_", "MPL", "MINARI_", "WANDB_")
+PATIENCE = 120  # Seconds that JAX has to find its devices.
+ASK_JAX = """
+import json, jax
+devices = [f"{device.platform} ({device.device_kind})" for device in jax.devices()]
+print(json.dumps({"backend": jax.default_backend(), "devices": devices, "x64": bool(jax.config.jax_enable_x64)}))
+"""
+
+
+class Problem(NamedTuple):
+    what: str
+    cure: str
+
+
+@app.command()
+def doctor(seed: Annotated[int, typer.Option(hidden=True)] = 0, json_: Json = False, debug: Debug = False) -> None:
+    """Describe the installation for a bug report, and name common problems with their cure.
+
+    The output has no secrets: of environment variables it has the names alone. The exit code is 1 if there is a problem.
+    """
+    report = examination()
+    tell(json_, report, _report_in_words(report))
+    raise typer.Exit(1 if report["problems"] else 0)
+
+
+@app.command("cache")
+def show_cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the programs; a running training goes on.")] = False,
+    seed: Annotated[int, typer.Option(hidden=True)] = 0,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show JAX's cache of compiled programs, or clear it. It is off until you name a folder for it."""
+    removed = _clear_cache() if clear else None
+    report = {**cache_state(), "removed": removed}
+    tell(json_, report, _cache_in_words(report))
+
+
+# ---- The compile cache --------------------------------------------------------------------------------------------
+
+ENTRY = re.compile(r".+-[0-9a-f]{64}-(cache|atime)")  # A program, or when it was last used.
+
+
+def cache_state() -> dict[str, Any]:
+    """Where the cache is, whether commands use it, and what is in it."""
+    path = os.environ.get(CACHE) or None
+    in_use = path is not None and os.environ.get(CACHE_IN_USE, "true").lower() in ("y", "yes", "t", "true", "on", "1")
+    is_local = path is not None and "://" not in path
+    sizes = dict(_entries(path)) if is_local else {}
+    return {
+        "path": None if path is None else shortened(path),
+        "in_use": in_use,
+        "programs": sum(name.endswith("-cache") for name in sizes),
+        "bytes": sum(sizes.values()),
+        "writable": _can_write(Path(path)) if is_local else None,
+    }
+
+
+def _entries(path: str) -> Iterator[tuple[str, int]]:
+    """Names and sizes of the cache's own files; programs come before what belongs to them."""
+    try:
+        names = sorted(os.listdir(path), key=lambda name: (not name.endswith("-cache"), name))
+    except OSError:  # There is no such folder yet.
+        return
+    for name in filter(ENTRY.fullmatch, names):
+        try:
+            status = os.lstat(os.path.join(path, name))
+        except OSError:  # Another process has removed it.
+            continue
+        if stat.S_ISREG(status.st_mode):
+            yield name, status.st_size
+
+
+def _can_write(folder: Path) -> bool:
+    """Whether files can be made in the folder, which JAX makes with its parents where it is missing."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _clear_cache() -> dict[str, int]:
+    """Removes the cache's own files. JAX compiles again what it does not find."""
+    path = os.environ.get(CACHE)
+    if not path:
+        raise UserError("cache", f"there is none: {CACHE} is not set", cure="set it to the folder to clear")
+    if "://" in path:
+        raise UserError("cache", "is not on this machine", shortened(path), "clear it where it is")
+    removed = {"programs": 0, "bytes": 0}
+    for name, size in _entries(path):
+        try:
+            os.unlink(os.path.join(path, name))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            what = f"removed {removed['programs']} programs, then {name} could not be removed: {error.strerror}"
+            raise RunError("cache", what, shortened(path), "make the directory writable, then try again") from None
+        removed["programs"] += name.endswith("-cache")
+        removed["bytes"] += size
+    return removed
+
+
+def _cache_in_words(report: dict[str, Any]) -> str:
+    if report["path"] is None:
+        return (
+            "compile cache: off, which is the default. To keep compiled programs between commands:\n"
+            f"  export {CACHE}=~/.cache/asap/compiled\n"
+            "  export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0    # JAX leaves out those under 1 s otherwise"
+        )
+    removed = report["removed"]
+    done = [] if removed is None else [f"removed    {removed['programs']} programs, {removed['bytes']:,} bytes"]
+    off, on = f"unset {CACHE}", f"unset {CACHE_IN_USE}"
+    return "\n".join(
+        [
+            f"cache      {_cache_in_a_line(report)}",
+            *done,
+            f"switch     {f'off by `{off}`' if report['in_use'] else f'on by `{on}`'}; set {CACHE} to move it",
+            "clear      asap cache --clear",
+        ]
+    )
+
+
+def _cache_in_a_line(state: dict[str, Any]) -> str:
+    if state["path"] is None:
+        return "off (the default; `asap cache` says how to have one)"
+    if state["writable"] is None:
+        return f"{state['path']}, not on this machine"
+    unwritable = "" if state["writable"] else ", not writable"
+    use = "on" if state["in_use"] else f"off by {CACHE_IN_USE}"
+    return f"{use}: {state['path']}, {state['programs']} programs, {state['bytes']:,} bytes{unwritable}"
+
+
+# ---- The doctor ---------------------------------------------------------------------------------------------------
+
+
+def examination() -> dict[str, Any]:
+    """What a report of a problem needs to say, as JSON has it."""
+    problems: list[Problem] = []
+    needed, extras = _requirements(problems)
+    versions = {each.name: _version(each.name) for each in needed} | {"jaxlib": _version("jaxlib")}
+    for requirement in needed:
+        problems += _unmet(requirement)
+    limit = low_address_space()
+    if limit is not None:
+        cure = f"ulimit -v unlimited, or at least {ADDRESS_SPACE // 1024}"
+        problems.append(Problem(f"the limit on address space is too low for JAX: {limit:,} bytes", cure))
+    cache = cache_state()
+    if cache["in_use"] and cache["writable"] is False:
+        problems.append(
+            Problem(f"the compile cache is not writable: {cache['path']}", f"set {CACHE} to another folder")
+        )
+    return {
+        "asap": _own_version(),
+        "python": platform.python_version(),
+        "packages": versions,
+        "extras": {name: _extra(name, members, problems) for name, members in extras.items()},
+        "platform": {"system": platform.platform(), "cores": usable_cores(), "memory_bytes": memory()},
+        "jax": None if limit is not None else _ask_jax(problems),
+        "cache": cache,
+        "variables": sorted(name for name in os.environ if name in VARIABLES or name.startswith(FAMILIES)),
+        "key": _key(problems),
+        "problems": [problem._asdict() for problem in problems],
+    }
+
+
+def shortened(text: str) -> str:
+    """Without the name of the user's home: reports are public."""
+    home = os.path.expanduser("~")
+    return text if home in ("~", "/") else re.sub(re.escape(home) + r"(?![\w.-])", "~", text)
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory() -> int | None:
+    """Bytes of the machine, or of the container where it has fewer; None where the system does not say."""
+    try:
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+    try:
+        return min(found, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # No container, or one without a limit ("max").
+        return found
+
+
+def _own_version() -> str:
+    from asap import __version__
+
+    return __version__
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _requirements(problems: list[Problem]) -> tuple[list["Requirement"], dict[str, list["Requirement"]]]:
+    """What the package needs, and what each of its extras needs, from its own metadata."""
+    try:
+        told = metadata.metadata(PACKAGE)
+    except metadata.PackageNotFoundError:
+        problems.append(Problem(f"{PACKAGE} is on the path but not installed", "run `pip install .` in its folder"))
+        return [], {}
+    extras = told.get_all("Provides-Extra") or []
+    return _required(PACKAGE, ""), {
+        extra: [each for each in _required(PACKAGE, extra) if each.marker is not None] for extra in extras
+    }
+
+
+def _required(package: str, extra: str) -> list["Requirement"]:
+    """What a package needs on this machine; with an extra, what that adds as well."""
+    from packaging.requirements import Requirement
+
+    found = [Requirement(line) for line in metadata.requires(package) or []]
+    return [each for each in found if each.marker is None or each.marker.evaluate({"extra": extra})]
+
+
+def _unmet(requirement: "Requirement") -> list[Problem]:
+    """What is missing or too old, of a package and of the extras that are wanted of it."""
+    version = _version(requirement.name)
+    cure = f"pip install '{requirement.name}{requirement.specifier}'"
+    if version is None:
+        return [Problem(f"{requirement.name} is missing", cure)]
+    if not requirement.specifier.contains(version, prereleases=True):
+        return [Problem(f"{requirement.name} {version} is not {requirement.specifier}", cure)]
+    inner = [
+        each for extra in requirement.extras for each in _required(requirement.name, extra) if each.marker is not None
+    ]
+    return [problem for each in inner for problem in _unmet(each)]
+
+
+def _extra(name: str, members: list["Requirement"], problems: list[Problem]) -> dict[str, Any]:
+    """An extra that is not there is no problem; one that is too old is."""
+    unmet = [problem for each in members for problem in _unmet(each)]
+    problems += [problem for problem in unmet if not problem.what.endswith("is missing")]
+    return {
+        "found": {each.name: _version(each.name) for each in members if _version(each.name) is not None},
+        "complete": not unmet,
+        "install": f"pip install '{PACKAGE}[{name}]'",
+    }
+
+
+def _key(problems: list[Problem]) -> dict[str, Any]:
+    """Whether files that are made here can be told from a stranger's. The key itself is read and not shown."""
+    path = trust.key_path()
+    exists, usable = path is not None and os.path.lexists(path), trust.has_key()
+    if exists and not usable:
+        cure = "chmod 600 it; if it is damaged, delete it: a new one is made"
+        problems.append(Problem(f"the key is not private to you, or damaged: {shortened(str(path))}", cure))
+    return {"path": None if path is None else shortened(str(path)), "exists": exists, "usable": usable}
+
+
+def _ask_jax(problems: list[Problem]) -> dict[str, Any] | None:
+    """The devices of JAX, asked in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", ASK_JAX], capture_output=True, text=True, errors="replace", timeout=PATIENCE
+        )
+        return json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        why = f"no answer in {PATIENCE} s"
+    except (IndexError, ValueError):
+        said = done.stderr.strip().splitlines()
+        why = said[-1] if said else f"exit code {done.returncode}"
+        if done.returncode < 0:
+            why = f"ended by {signal.Signals(-done.returncode).name}: {why}"
+    cure = "pip install --upgrade --force-reinstall jax jaxlib"
+    problems.append(Problem(f"JAX does not start: {shortened(why)[:200]}", cure))
+    return None
+
+
+def _report_in_words(report: dict[str, Any]) -> str:
+    packages = [f"{name} {version or 'MISSING'}" for name, version in report["packages"].items()]
+    jax, key, size = report["jax"], report["key"], report["platform"]["memory_bytes"]
+    state = "private" if key["usable"] else "not usable" if key["exists"] else "none yet: made on first use"
+    devices = "not usable" if jax is None else f"{_counted(jax['devices'])}; x64 {'on' if jax['x64'] else 'off'}"
+    rows = [
+        ("asap", f"{report['asap']}, Python {report['python']}"),
+        ("packages", ", ".join(packages) or "unknown"),
+        *(("extra", _extra_in_words(*extra)) for extra in report["extras"].items()),
+        ("platform", report["platform"]["system"]),
+        ("machine", f"{report['platform']['cores']} usable cores, {_gibibytes(size)} of memory"),
+        ("JAX", devices),
+        ("cache", _cache_in_a_line(report["cache"])),
+        ("variables", ", ".join(report["variables"]) or "none"),
+        ("key", "no place for one" if key["path"] is None else f"{key['path']} ({state})"),
+        *(("problem", f"{problem['what']}; {problem['cure']}") for problem in report["problems"]),
+        *([] if report["problems"] else [("problems", "none found")]),
+    ]
+    lines = [textwrap.wrap(text, 100, initial_indent=f"{name:<11}", subsequent_indent=" " * 11) for name, text in rows]
+    return "\n".join(line for each in lines for line in each)
+
+
+def _extra_in_words(name: str, state: dict[str, Any]) -> str:
+    found = ", ".join(f"{package} {version}" for package, version in state["found"].items())
+    if state["complete"]:
+        return f"{name}: {found}"
+    return f"{name}: {f'incomplete ({found})' if found else 'missing'}; {state['install']}"
+
+
+def _counted(devices: list[str]) -> str:
+    return ", ".join(f"{devices.count(each)} x {each}" for each in dict.fromkeys(devices))
+
+
+def _gibibytes(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 2**30:.1f} GiB"
