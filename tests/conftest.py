@@ -3,7 +3,6 @@
 Nothing of the package may be imported before its import hook is installed: hence the imports inside the fixtures.
 """
 
-import functools
 import getpass
 import os
 import tempfile
@@ -35,8 +34,9 @@ jaxtyping.install_import_hook([f"asap.{name}" for name in CHECKED], "beartype.be
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Callable[..., Any]]:
     """jax.jit, with the options under which the library itself compiles fastest."""
-    options = {"xla_cpu_use_fusion_emitters": False} if jax.default_backend() == "cpu" else None
-    return functools.partial(jax.jit, compiler_options=options)
+    from asap.base import arrays
+
+    return arrays.compiled
 
 
 @pytest.fixture(scope="session")

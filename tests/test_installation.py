@@ -1,4 +1,5 @@
-"""`asap doctor` tells what a bug report needs, and no secrets; `asap cache` removes the cache's own files alone."""
+"""`asap doctor` tells what a bug report needs, and no secrets; `asap cache` removes the cache's own files alone; another
+JAX compiles as well."""
 
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import asap
 
+from asap.base import arrays
 from asap.base.trust import KEY_FILE
 from asap.cli import installation
 
@@ -257,3 +259,15 @@ def test_a_running_program_survives_clearing(tmp_path):
     )
     told = {installation.CACHE: str(tmp_path / "new"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     subprocess.run([sys.executable, "-W", "error", "-c", script], env={**os.environ, **told}, timeout=60, check=True)
+
+
+# ---- Another JAX --------------------------------------------------------------------------------------------------
+
+
+def test_a_compiler_that_does_not_know_our_option_does_without(monkeypatch):
+    monkeypatch.setattr(arrays, "COMPILER_OPTIONS", {"xla_cpu_no_such_option": False})
+    arrays._compiler_options.cache_clear()
+    try:
+        assert int(arrays.compiled(lambda x: 2 * x)(3)) == 6
+    finally:
+        arrays._compiler_options.cache_clear()
