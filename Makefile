@@ -5,13 +5,10 @@ INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 PACKAGE := $(VENV)/.set-up
 TOOLS := $(VENV)/.set-up-dev
 
-.PHONY: setup dev demo check test test-slow test-ray fuzz bench results clean
+.PHONY: setup demo check test test-slow test-ray fuzz bench results clean
 
-# The package alone, which is what `asap` needs.
-setup: $(PACKAGE)
-
-# The package with what tests it, Ray and TensorBoard.
-dev: $(TOOLS)
+# What a developer needs: the package, what tests it, Ray and TensorBoard. The demo needs the package alone.
+setup: $(TOOLS)
 
 # Each is renewed only when the package's metadata has changed.
 $(PACKAGE): pyproject.toml
@@ -23,44 +20,44 @@ $(TOOLS): $(PACKAGE)
 	$(INSTALL) '.[test,ray,tensorboard]'
 	touch $@
 
-demo: setup
+demo: $(PACKAGE)
 	rm -rf runs/demo
 	$(VENV)/bin/asap train two-rooms --seeds 4 --episodes 2000 --out runs/demo
 	$(VENV)/bin/asap explain runs/demo
 	$(VENV)/bin/asap plot runs/demo
 
 # Format, lint and types: half a minute.
-check: dev
+check: setup
 	$(VENV)/bin/ruff format --check src tests bench examples
 	$(VENV)/bin/ruff check src tests bench examples
 	$(VENV)/bin/basedpyright --pythonpath $(VENV)/bin/python
 
-test: dev
+test: setup
 	$(VENV)/bin/python -m pytest -n 2 --ignore tests/test_ray_network.py
 
 # Tests that take minutes each, which `make test` leaves out. No test at all is no failure (exit code 5).
-test-slow: dev
+test-slow: setup
 	$(VENV)/bin/python -m pytest -n 2 -m slow || [ $$? -eq 5 ]
 
 # Workers on Ray: two minutes of clusters that start and fall apart, in a network namespace of their own.
-test-ray: dev
+test-ray: setup
 	$(VENV)/bin/python -m pytest -p no:xdist tests/test_ray_network.py
 
 # Damaged files, odd settings and rude environments: `make fuzz SECONDS=1800` for longer than five minutes. What breaks a
 # promise is written to tests/data/fuzz, and `make test` tries it again from then on.
 SECONDS ?= 300
-fuzz: dev
+fuzz: setup
 	$(VENV)/bin/python bench/fuzz.py --seconds $(SECONDS) --json
 
 # The pages docs/results.md (rooms) and docs/results-soccer.md with their pictures, made anew: about 40 minutes.
-results: setup
+results: $(PACKAGE)
 	$(VENV)/bin/asap reproduce rooms --out reproduced
 	$(VENV)/bin/asap reproduce soccer --out reproduced
 	cp reproduced/rooms.md docs/results.md
 	cp reproduced/soccer.md docs/results-soccer.md
 	cp reproduced/pictures/* docs/pictures/
 
-bench: setup
+bench: $(PACKAGE)
 	$(VENV)/bin/python bench/rooms.py --json
 
 clean:
