@@ -51,8 +51,8 @@ def compose(
         told += _without_names(file, said, in_call, names, bool(named))
         said = layered(())
     if said.offline.data is not None:
-        config, names = _from_data(layered, said, names)
-        weights = (1.0,)
+        config, task = _from_data(layered, said, names, task)
+        names, weights = (task.name,), (1.0,)
     else:
         first = resolve(names[0], said.env) if names and task is None else task
         config = layered(() if first is None else (*first.settings, *first.play_settings))
@@ -101,14 +101,20 @@ def _for_tasks(
     return _checked(validate(config), tasks)
 
 
-def _from_data(layered: Any, said: Config, names: tuple[str, ...]) -> tuple[Config, tuple[str, ...]]:
+def _from_data(layered: Any, said: Config, names: tuple[str, ...], task: Task | None) -> tuple[Config, Task]:
     """The settings of a run that learns from logged data, which tell the task, and decide what is left open."""
     from asap.experience.logged import refuse_contradictions, settle, task_of_data
 
     refuse_contradictions(said, names)
     name = task_of_data(said.offline.data, names[0] if names else None)
-    task = catalog.find(name)
-    return settle(layered(task.settings), task), (name,)
+    if not names and not is_ours(name) and not is_registered(name):
+        cure = f"if you trust it, say so: asap train {ascii(name)[1:-1][:80]} --offline FILE"
+        raise UserError("offline.data", "its task is not imported: only the file names it", ascii(name)[:80], cure)
+    task = resolve(name, said.env) if task is None else task
+    if task.spec.continuous:
+        what = "logged data are learned for Discrete actions"
+        raise UserError("offline.data", what, f"{task.name}: {task.actions}", "learn by playing: leave out --offline")
+    return settle(layered(task.settings), task), task
 
 
 def _checked(config: Config, tasks: tuple[Task, ...] | None) -> tuple[Config, TaskSet]:

@@ -38,6 +38,12 @@ def build_policy(config: PolicyConfig, tasks: tuple[Task, ...], generator: np.ra
     return ASAPPolicy(Partition(beta, np.float32(config.alpha_beta)), skills, psi, phi, config.termination)
 
 
+def uniform_policy(task: Task) -> ASAPPolicy:
+    """One skill everywhere that takes every action alike."""
+    policy = build_policy(PolicyConfig(hyperplanes=0, start="random"), (task,), np.random.default_rng(0))
+    return dataclasses.replace(policy, skills=dataclasses.replace(policy.skills, theta=0 * policy.skills.theta))
+
+
 def _with_drawn_network(features: Features, generator: np.random.Generator) -> Features:
     """Only here, so that maps can be asked for their size and names before anything is drawn."""
     if not isinstance(features.basis, Network):
