@@ -17,7 +17,7 @@ from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
 from asap.envs.recorded import SaidEnv, is_own_file, tasks_in_file, told_tasks
 from asap.envs.resolve import is_ours, live_task, options_of, parse_tasks, resolve, task_set
-from asap.policy.build import build_psi, require_memory
+from asap.policy.build import build_psi, require_memory, require_sensible
 from asap.runs.directory import Run, print_note
 
 
@@ -62,7 +62,9 @@ def compose(
             )
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
-    return _for_tasks(config, names, weights, None if task is None else (task,))
+    config, found = _for_tasks(config, names, weights, None if task is None else (task,))
+    require_sensible(config.policy, found.tasks[0])
+    return config, found
 
 
 def _without_names(file: str, said: Config, in_call: Config, names: tuple[str, ...], are_named: bool) -> list[str]:
