@@ -38,7 +38,7 @@ def main() -> None:
     reports = []
     for row in rows:
         reports.append(report := measured(row, arguments))
-        low, high = report["return"]["ci"]
+        low, high = report["return"]["ci"] or (float("nan"), float("nan"))  # None of one seed.
         seeds = " ".join(f"{value:.0f}" for value in report["return"]["all"])
         print(
             f"| {row[0]} | {row[1]} | {row[2]:,} | {report['return']['iqm']:.1f} ({low:.1f} to {high:.1f}) | {seeds} "

@@ -32,7 +32,7 @@ from asap.envs.soccer.physics import World
 from asap.envs.soccer.recordings import errors_of
 from asap.envs.soccer.striker import HAS_BALL
 from asap.envs.soccer.vectors import Vector
-from asap.experience.collect import LoggedEpisodes, play_logged
+from asap.experience.episode_logs import LoggedEpisodes, play_logged
 from asap.experience.rollout import play_window, start_lanes
 from asap.learn.state import drawn_policy
 

@@ -112,6 +112,36 @@ CASES = [
         "got -0.1",
     ),
     ("42 K -1", ["train", "two-rooms", "--hyperplanes=-1"], "policy.hyperplanes", "got -1"),
+    ("42 K -1 of 10", ["train", "two-rooms", "-k", "-1"], "policy.hyperplanes", "must be an integer from 0 to 10 (got"),
+    ("42 K 11", ["train", "two-rooms", "-k", "11"], "policy.hyperplanes", "from 0 to 10: there would be 2,048 skills"),
+    ("42 K cure", ["train", "CartPole-v1", "-k", "12"], "policy.hyperplanes", "--set policy.most_hyperplanes=12"),
+    (
+        "42 K and its setting",
+        ["train", "two-rooms", "-k", "4", "--set", "policy.most_hyperplanes=3"],
+        "policy.hyperplanes",
+        "from 0 to 3: there would be 16 skills",
+    ),
+    (
+        "43 K that is allowed",
+        ["train", "two-rooms", "-k", "40", "--set", "policy.most_hyperplanes=40"],
+        "policy.hyperplanes",
+        "bytes",
+    ),
+    *(
+        (
+            f"start {start}",
+            ["train", "CartPole-v1", "--set", f"policy.start={start}"],
+            "policy.start",
+            "choose from random",
+        )
+        for start in ("misspecified", "approximate")
+    ),
+    (
+        "start of other features",
+        ["train", "two-rooms", "--features", "poly2", "--set", "policy.start=approximate"],
+        "policy.start",
+        "in its own features",
+    ),
     ("42 K float", ["train", "two-rooms", "--set", "policy.hyperplanes=1.5"], "policy.hyperplanes", "got 1.5"),
     ("42 K bool", ["train", "two-rooms", "--set", "policy.hyperplanes=true"], "policy.hyperplanes", "got True"),
     *((f"43 K {k}", ["train", "two-rooms", "-k", str(k)], "policy.hyperplanes", "bytes") for k in (24, 30, 64, 10**9)),

@@ -7,11 +7,16 @@ import pytest
 from command_line import asap
 
 from asap.base.errors import UserError
+from asap.cli.learning import create_run
+from asap.compose import compose
 from asap.data.dataset import Dataset
 from asap.data.layout import layout_of
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
+from asap.envs.resolve import resolve
 from asap.experience.collect import collect
+from asap.model.training import train_run
+from asap.runs.signals import StopRequest
 
 
 @pytest.mark.parametrize("name", catalog.NAMES[:3])
@@ -89,7 +94,75 @@ def test_a_stopped_collection_leaves_the_old_file(tmp_path, monkeypatch):
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
+# ---- Environments of Gymnasium ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory):
+    """70 episodes of random play, which are two rounds: 12 steps each, action 0 or 1, and every episode succeeds."""
+    path, task = tmp_path_factory.mktemp("data ü") / "walks.npz", resolve("foreign_envs:walk")
+    return collect(task, find_controller(task, "random"), 0.0, 70, 5, path), path
+
+
+def test_an_environment_is_logged_as_it_was_played(walks):
+    collected, path = walks
+    with np.load(path) as columns:
+        np.testing.assert_array_equal(columns["episode"], np.repeat(np.arange(70), 12))
+        ends = np.arange(70 * 12) % 12 == 11
+        np.testing.assert_array_equal(columns["terminated"], ends)
+        assert not columns["truncated"].any() and columns["success"].all()
+        np.testing.assert_allclose(columns["behaviour_log_prob"], np.log(0.5), rtol=1e-6)
+        assert columns["action"].mean() == pytest.approx(0.5, abs=0.07)  # 840 of them: four deviations.
+        # Observed: time, position, 1. The reward of a step is the position after it.
+        np.testing.assert_array_equal(columns["observation"][:, 0], np.tile(np.arange(12), 70))
+        np.testing.assert_array_equal(columns["final_observation"][:, 0], np.full(70, 12))
+        np.testing.assert_allclose(columns["observation"][~(np.arange(840) % 12 == 0), 1], columns["reward"][~ends])
+        np.testing.assert_allclose(columns["final_observation"][:, 1], columns["reward"][ends])
+        assert collected.meta.behaviour_return == pytest.approx(columns["reward"].sum() / 70, rel=1e-5)
+    assert (collected.meta.behaviour_success, collected.steps) == (1.0, 840)
+    assert Dataset(path, layout_of(resolve("foreign_envs:walk"))).is_stochastic
+
+
+def test_logged_play_of_an_environment_is_learned_from(walks, tmp_path):
+    """Pushing forward at every step returns 12 * 13 / 2 = 78, random play half of that."""
+    report = learned(walks[1], tmp_path / "run", "run.episodes=3000", "run.eval_episodes=2", "run.final_episodes=20")
+    assert report["learner"] == "importance" and report["return"]["iqm"] > 65 > 45 > walks[0].meta.behaviour_return
+
+
+def learned(data, out, *settings):
+    config, tasks = compose(["foreign_envs:walk"], {"offline.data": json.dumps(str(data))}, overrides=list(settings))
+    run = create_run(config, tasks, str(out), "")
+    return train_run(run, config, tasks, StopRequest())[1].summary("")
+
+
+def test_a_dataset_names_no_module_to_import(walks, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = asap(["train", "--offline", str(walks[1])], capsys, monkeypatch)
+    assert code == 2 and err.startswith("error: offline.data: its task is not imported") and err.count("\n") == 1
+    assert "asap train foreign_envs:walk --offline FILE" in err and not list(tmp_path.iterdir())
+
+
+def test_the_command_takes_an_id(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    command = ["collect", "CartPole-v1", "--controller", "random", "--episodes", "30", "--json"]
+    code, out, _ = asap(command, capsys, monkeypatch)
+    report = json.loads(out.splitlines()[-1])
+    assert (
+        code == 0
+        and report["out"] == "CartPole-v1-random.npz"
+        and (report["success"], report["success_ci"]) == (None, None)
+    )
+    first = (tmp_path / report["out"]).read_bytes()
+    code, out, _ = asap(command[:-1], capsys, monkeypatch)
+    assert code == 0 and out.startswith("return ") and (tmp_path / report["out"]).read_bytes() == first
+    config, tasks = compose([], {"offline.data": report["out"]})
+    assert tasks.names == ("CartPole-v1",) and config.learn.learner == "importance"
+
+
 BAD = [
+    (["collect", "CartPole-v1", "--controller", "doors"], "--controller", "choose from random"),
+    (["collect", "Pendulum-v1", "--controller", "random"], "task", "Discrete"),
+    (["collect", "CartPol-v1", "--controller", "random"], "env", "CartPole-v1"),
     (["collect", "two-rooms", "--controller", "dors"], "--controller", "random, doors"),
     (["collect", "two-romms", "--controller", "doors"], "task", "two-rooms"),
     (["collect", "two-rooms", "--controller", "doors", "--epsilon", "1.5"], "--epsilon", "1.5"),

@@ -1,11 +1,13 @@
 """Commands do what README says: train, eval, explain, plot, tasks, settings, one JSON line each, quick help."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_line import asap as asap_here
 from matplotlib.image import imread
 
 from asap.cli import app as cli
@@ -79,6 +81,31 @@ def test_eval_agrees_with_train(joint):
         duration >= 1 or usage == 0 for duration, usage in zip(report["skills"]["duration"], report["skills"]["usage"])
     )
     assert 0 <= report["success"] <= 1
+
+
+def test_one_seed_has_an_interval_over_its_episodes_alone(tmp_path, capsys, monkeypatch):
+    """What other seeds would come to is not known; how well this policy is known, is."""
+    run = str(tmp_path / "run")
+    train = ["train", "two-rooms", "--episodes", "1", *SMALL, "--out", run]
+    eval_ = ["eval", run, "--episodes", "50"]
+    outs = [
+        asap_here(words, capsys, monkeypatch)[1] for words in (train, [*train, "--json"], eval_, [*eval_, "--json"])
+    ]
+    assert re.search(r"^return +-?[\d.]+  \(one seed\)$", outs[0], re.MULTILINE)
+    assert json.loads(outs[1])["return"]["ci"] is None
+    words, report = outs[2].splitlines()[0], json.loads(outs[3])
+    assert report["return"]["ci_over"] == "episodes" and report["return"]["ci"][0] <= report["return"]["iqm"]
+    assert 0 <= report["success_ci"][0] <= report["success"] <= report["success_ci"][1] < 1
+    low, high = (100 * limit for limit in report["success_ci"])
+    assert "(one seed, mean of 50 episodes, 95 % interval " in words
+    assert f"success {100 * report['success']:.1f} % (95 % interval {low:.1f} to {high:.1f})" in words
+
+
+def test_several_seeds_have_an_interval_over_seeds(joint, capsys, monkeypatch):
+    words = ["eval", joint["run"], "--episodes", "20"]
+    report = json.loads(asap_here([*words, "--json"], capsys, monkeypatch)[1])
+    assert joint["return"]["ci"] is not None and report["return"]["ci_over"] == "seeds"
+    assert "(IQM of 3 seeds, 95 % interval " in asap_here(words, capsys, monkeypatch)[1]
 
 
 def test_explain_names_planes_and_skills(joint):

@@ -54,7 +54,6 @@ _NAMED = "measures or draws what only our own tasks have"
 KNOWS_KINDS = {
     "asap.distill.distillation: HostedTask": "teachers play environments; our own tasks are given to them as such",
     "asap.distill.lessons: HostedTask": "as above",
-    "asap.experience.collect: CompiledTask": "controllers are written for our own tasks, and see their state",
     "asap.paper.references: CompiledTask": _NAMED,
     "asap.paper.reuse: CompiledTask": _NAMED,
     "asap.paper.striker_r2: CompiledTask": _NAMED,

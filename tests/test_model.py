@@ -17,6 +17,8 @@ import asap
 from asap import ASAP
 from asap.base import files
 from asap.base.errors import RunError, UserError
+from asap.config.settings import with_values
+from asap.distill.distillation import distill
 from asap.experience.protocol import Evaluation
 from asap.learn.loop import Loop
 from asap.runs import checkpoints
@@ -99,6 +101,69 @@ def test_ctrl_c_keeps_what_was_learned(monkeypatch):
         stopped.learn(episodes=60)
     stopped.predict(OBS)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+WRITTEN = [20, 20.0, 2e1, np.int64(20), np.uint8(20), np.float32(20)]
+
+
+@pytest.mark.parametrize("count", WRITTEN, ids=[repr(count) for count in WRITTEN])
+def test_an_integer_may_be_written_in_several_ways(count):
+    model = ASAP("two-rooms", hyperplanes=type(count)(1), seed=count, settings=QUICK)
+    assert (model.config.policy.hyperplanes, model.config.run.seed, type(model.seed)) == (1, 20, int)
+    assert len(model.evaluate(episodes=count, seed=count)["returns"]) == 20
+
+
+def test_a_budget_may_be_written_as_a_float(model):
+    steps = 16 * 32 * 2
+    written = [
+        ASAP("two-rooms", seed=3, settings=QUICK).learn(count) for count in (steps, float(steps), np.int64(steps))
+    ]
+    assert {one.num_timesteps for one in written} == {steps} and same(written[0], written[1])
+    assert ASAP("two-rooms", seed=3, settings=QUICK).learn(episodes=6e1).num_episodes == model.num_episodes
+
+
+@pytest.mark.parametrize("bad", ["1000", 1000.5, True, np.True_, float("nan"), float("inf"), [5], 10**30, -3])
+def test_what_is_no_integer_is_refused(model, bad):
+    for field, call in (
+        ("total_timesteps", lambda: model.learn(bad)),
+        ("episodes", lambda: model.learn(episodes=bad)),
+        ("episodes", lambda: model.evaluate(episodes=bad)),
+        ("hyperplanes", lambda: ASAP("two-rooms", hyperplanes=bad)),
+        ("seed", lambda: ASAP("two-rooms", seed=bad)),
+        ("seed", lambda: model.evaluate(episodes=1, seed=bad)),
+        ("episodes", lambda: distill(None, "CartPole-v1", episodes=bad)),
+        ("hyperplanes", lambda: distill(None, "CartPole-v1", hyperplanes=bad)),
+        ("seed", lambda: distill(None, "CartPole-v1", seed=bad)),
+    ):
+        line = error_line(call)
+        assert line.partition(":")[0].endswith(field) and "must be an integer" in line and "got " in line, line
+
+
+def test_repr_tells_what_it_is(model, saved, monkeypatch):
+    monkeypatch.setattr(ASAP, "play", None)  # It plays nothing.
+    assert repr(ASAP(TWO_TASKS, hyperplanes=2)) == (
+        "ASAP(task=['two-rooms', 'flipped-two-rooms'], hyperplanes=2, skills=4 (constant), steps=0)"
+    )
+    known = f"ASAP(task='two-rooms', hyperplanes=1, skills=2 (constant), steps={model.num_timesteps:,}"
+    assert repr(ASAP.load(saved)) == f"{known})"
+    assert repr(model) == f"{known}, return={model.result.curve.returns[-1, 0, 0]:.1f})"
+    other = ASAP.load(saved)
+    other.result, other.policy = (
+        model.result,
+        eqx.tree_at(lambda p: p.skills.theta, model.policy, replace_fn=np.zeros_like),
+    )
+    assert "return" not in repr(other), "the policy is another"
+    other.policies = None
+    assert repr(other).startswith("<asap") and repr(ASAP.__new__(ASAP)).startswith("<asap")
+
+
+def test_a_model_of_many_skills_that_was_saved_is_loaded(tmp_path):
+    """The bound is for those that are yet to be trained."""
+    ASAP("two-rooms", hyperplanes=3, settings=["policy.most_hyperplanes=3"]).save(tmp_path / "m.asap")
+    config = ASAP.load(tmp_path / "m.asap").config
+    assert config.policy.hyperplanes == config.policy.most_hyperplanes == 3
+    ASAP.of(with_values(config, {"policy.most_hyperplanes": 2}), ASAP("two-rooms").tasks).save(tmp_path / "old.asap")
+    assert ASAP.load(tmp_path / "old.asap").policy.num_skills == 8
 
 
 # ---- Predicting ---------------------------------------------------------------------------------------------------
@@ -371,11 +436,11 @@ def test_settings_come_from_preset_then_options_then_settings():
         (lambda: ASAP(["two-rooms", "three-rooms"]), "tasks"),
         (lambda: ASAP("two-rooms", hyperplanes=-1), "policy.hyperplanes"),
         (lambda: ASAP("two-rooms", hyperplanes=50), "policy.hyperplanes"),
-        (lambda: ASAP("two-rooms", hyperplanes=1.5), "policy.hyperplanes"),
+        (lambda: ASAP("two-rooms", hyperplanes=1.5), "hyperplanes"),
         (lambda: ASAP("two-rooms", seed=-1), "run.seed"),
         (lambda: ASAP("two-rooms", learner="sarsa"), "learn.learner"),
         (lambda: ASAP("two-rooms", settings=("nonsense=2",)), "nonsense"),
-        (lambda: ASAP("two-rooms").learn(episodes=0), "run.episodes"),
+        (lambda: ASAP("two-rooms").learn(episodes=0), "episodes"),
     ],
 )
 def test_bad_choices_are_refused_with_their_field(make, field):

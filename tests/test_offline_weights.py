@@ -14,7 +14,7 @@ from asap.data.dataset import Dataset
 from asap.data.layout import Layout, Meta
 from asap.data.writing import DatasetWriter
 from asap.envs.core import CompiledTasks
-from asap.experience.collect import as_columns, discounted_returns, play_logged
+from asap.experience.episode_logs import as_columns, discounted_returns, play_logged
 from asap.experience.logged import clipped_weights, effective_sample_size, log_ratios_so_far, merits
 from asap.experience.minibatches import Batches
 from asap.experience.off_policy import _add, _value, _weighted_means, estimate

@@ -26,7 +26,7 @@ from asap.envs.soccer.opponents import defender_home, goalkeeper_place
 from asap.envs.soccer.physics import Ball, World, rested
 from asap.envs.soccer.prediction import Meeting, Runner, ball_after, idle, meet
 from asap.envs.soccer.vectors import Vector
-from asap.experience.collect import play_logged
+from asap.experience.episode_logs import play_logged
 
 
 def at(x: float, y: float) -> Vector:

@@ -13,9 +13,11 @@ from asap.base.stats import (
     difference_interval,
     first_reach,
     iqm,
+    mean_interval,
     median_with_failures,
     nested_interval,
     resample,
+    success_interval,
     wilson_interval,
 )
 
@@ -162,3 +164,23 @@ def test_what_is_not_known_has_no_part_in_a_mean():
     nan = np.nan
     np.testing.assert_array_equal(known_mean([[1.0, nan, 3.0], [nan, nan, 5.0], [nan, nan, nan]]), [2.0, 5.0, nan])
     assert known_mean([[1.0, nan], [4.0, 7.0]], (0, 1)) == 4.0
+
+
+def test_the_interval_of_a_mean_by_hand():
+    """0, 2, 4: deviation 2, standard error 2 / sqrt(3)."""
+    low, high = mean_interval([0, 2, 4])
+    assert (low + high) / 2 == pytest.approx(2) and high - low == pytest.approx(2 * 1.96 * 2 / 3**0.5)
+    assert mean_interval([5]) is None and mean_interval([5, 5]) == (5, 5)
+
+
+def test_success_of_one_seed_is_wilsons():
+    assert success_interval([1, 1, 0, 1]) == wilson_interval(3, 4)
+    assert success_interval([[1, 0], [0, 1]]) == wilson_interval(2, 4), "seeds that do not differ are pooled"
+    assert success_interval(np.ones((3, 100))) == wilson_interval(300, 300)
+
+
+def test_success_of_seeds_that_differ_is_not_better_known_by_more_episodes():
+    """One seed always succeeds, one never: p = 1/2, s^2 / 2 = 1/4, so all episodes count as one."""
+    for episodes in (10, 1000):
+        seeds = np.stack([np.ones(episodes), np.zeros(episodes)])
+        assert success_interval(seeds) == pytest.approx(wilson_interval(0.5, 1))

@@ -17,7 +17,7 @@ from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
 from asap.envs.recorded import SaidEnv, is_own_file, tasks_in_file, told_tasks
 from asap.envs.resolve import is_ours, live_task, options_of, parse_tasks, resolve, task_set
-from asap.policy.build import build_psi, require_memory
+from asap.policy.build import build_psi, require_memory, require_sensible
 from asap.runs.directory import Run, print_note
 
 
@@ -51,8 +51,8 @@ def compose(
         told += _without_names(file, said, in_call, names, bool(named))
         said = layered(())
     if said.offline.data is not None:
-        config, names = _from_data(layered, said, names)
-        weights = (1.0,)
+        config, task = _from_data(layered, said, names, task)
+        names, weights = (task.name,), (1.0,)
     else:
         first = resolve(names[0], said.env) if names and task is None else task
         config = layered(() if first is None else (*first.settings, *first.play_settings))
@@ -62,7 +62,9 @@ def compose(
             )
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
-    return _for_tasks(config, names, weights, None if task is None else (task,))
+    config, found = _for_tasks(config, names, weights, None if task is None else (task,))
+    require_sensible(config.policy, found.tasks[0])
+    return config, found
 
 
 def _without_names(file: str, said: Config, in_call: Config, names: tuple[str, ...], are_named: bool) -> list[str]:
@@ -101,14 +103,20 @@ def _for_tasks(
     return _checked(validate(config), tasks)
 
 
-def _from_data(layered: Any, said: Config, names: tuple[str, ...]) -> tuple[Config, tuple[str, ...]]:
+def _from_data(layered: Any, said: Config, names: tuple[str, ...], task: Task | None) -> tuple[Config, Task]:
     """The settings of a run that learns from logged data, which tell the task, and decide what is left open."""
     from asap.experience.logged import refuse_contradictions, settle, task_of_data
 
     refuse_contradictions(said, names)
     name = task_of_data(said.offline.data, names[0] if names else None)
-    task = catalog.find(name)
-    return settle(layered(task.settings), task), (name,)
+    if not names and not is_ours(name) and not is_registered(name):
+        cure = f"if you trust it, say so: asap train {ascii(name)[1:-1][:80]} --offline FILE"
+        raise UserError("offline.data", "its task is not imported: only the file names it", ascii(name)[:80], cure)
+    task = resolve(name, said.env) if task is None else task
+    if task.spec.continuous:
+        what = "logged data are learned for Discrete actions"
+        raise UserError("offline.data", what, f"{task.name}: {task.actions}", "learn by playing: leave out --offline")
+    return settle(layered(task.settings), task), task
 
 
 def _checked(config: Config, tasks: tuple[Task, ...] | None) -> tuple[Config, TaskSet]:

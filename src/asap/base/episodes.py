@@ -11,26 +11,41 @@ from jaxtyping import Float, Int
 
 from asap.base.errors import UserError
 
+MOST_INTEGER = 2**63 - 1  # In settings and their files.
 MOST_EPISODES = 10_000_000  # To ask for at once: what they came to is kept in memory.
 # What an episode is played for; numbers count anew in each stream.
-TRAINING, SEARCH, EVALUATION, CHECK = STREAMS = range(4)
+TRAINING, SEARCH, EVALUATION, CHECK, COLLECTION = STREAMS = range(5)
 _RESET, _CHOICES, _DRAWN = range(3)
 
 
 def require_episodes(field: str, count: object) -> int:
     """How many episodes a user asks for."""
-    return _require_integer(field, count, 1, MOST_EPISODES)
+    return require_integer(field, count, 1, MOST_EPISODES)
 
 
 def require_seed(field: str, seed: object) -> int:
-    return _require_integer(field, seed, 0, 2**63 - 1)
+    return require_integer(field, seed, 0)
 
 
-def _require_integer(field: str, value: object, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        got = repr(value) if not isinstance(value, int) or value.bit_length() < 128 else "one of very many digits"
-        raise UserError(field, f"must be an integer from {low} to {high}", got, "the default will do")
+def integer(field: str, value: object, cure: str = "leave it out for the default") -> int:
+    """One of a user's program, which may be NumPy's, or a float such as 1e4."""
+    is_float = isinstance(value, float | np.floating) and float(value).is_integer()
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (is_float or is_integer):
+        raise UserError(field, "must be an integer", repr(value)[:80], cure)
     return int(value)
+
+
+def integer_or_none(field: str, value: object) -> int | None:
+    return None if value is None else integer(field, value)
+
+
+def require_integer(field: str, value: object, low: int, high: int = MOST_INTEGER) -> int:
+    number = integer(field, value)
+    if not low <= number <= high:
+        got = str(number) if number.bit_length() < 128 else "one of very many digits"
+        raise UserError(field, f"must be an integer from {low} to {high}", got, "the default will do")
+    return number
 
 
 class EpisodeId(NamedTuple):

@@ -141,7 +141,29 @@ def _some_numbers(values: ArrayLike, axis: int) -> np.ndarray:
     return values
 
 
-def wilson_interval(successes: int, trials: int, deviations: float = 1.96) -> tuple[float, float]:
+def mean_interval(values: ArrayLike) -> tuple[float, float] | None:
+    """The mean of independent values, and 1.96 standard errors to either side (95 %); None for a single value."""
+    values = _some_numbers(values, 0)
+    if len(values) == 1:
+        return None
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
+    return mean - 1.96 * error, mean + 1.96 * error
+
+
+def success_interval(success: ArrayLike) -> tuple[float, float]:
+    """Wilson's interval of the share of ones in (seeds, episodes).
+
+    Episodes of one policy are alike, and where seeds differ, more episodes of them tell little: they count as the
+    number of independent ones whose mean would vary as the mean over seeds does, p (1 - p) / (s^2 / seeds).
+    """
+    success = np.atleast_2d(_some_numbers(success, 0))
+    seeds, count, rate = len(success), float(success.size), float(success.mean())
+    spread = float(success.mean(1).var(ddof=1)) / seeds if seeds > 1 else 0.0
+    count = min(count, rate * (1 - rate) / spread) if spread > 0 else count
+    return wilson_interval(rate * count, count)
+
+
+def wilson_interval(successes: float, trials: float, deviations: float = 1.96) -> tuple[float, float]:
     """Wilson's interval of a proportion (95 %): unlike the normal one it stays inside [0, 1], also at 0 and at 1."""
     rate, spread = successes / trials, deviations**2 / trials
     centre = (rate + spread / 2) / (1 + spread)

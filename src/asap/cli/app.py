@@ -75,6 +75,11 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
+def interval_in_words(ends: list[float]) -> str:
+    low, high = map(number, ends)
+    return f"95 % interval {low} to {high}"
+
+
 def references_in_words(reference: Mapping[str, Any]) -> str:
     best = "" if reference["dp_optimal"] is None else f", dynamic programming {number(reference['dp_optimal'])}"
     start, good = number(reference["misspecified"]), number(reference["approx_optimal"])

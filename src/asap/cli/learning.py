@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asap.base.errors import Interrupted, UserError, to_stderr
-from asap.cli.app import Debug, Env, EnvOptions, Json, app, number, references_in_words, require_named, tell
+from asap.cli.app import (
+    Debug,
+    Env,
+    EnvOptions,
+    Json,
+    app,
+    interval_in_words,
+    number,
+    references_in_words,
+    require_named,
+    tell,
+)
 
 if TYPE_CHECKING:
     from asap.base.spec import TaskSet
@@ -298,9 +309,9 @@ def _in_words(report: dict) -> str:
 
 
 def _return_in_words(report: dict) -> str:
-    returns = report["return"]
-    low, high = map(number, returns["ci"])
-    seeds = f"IQM of {report['seeds']} seeds, 95 % interval {low} to {high}"
+    returns, seeds = report["return"], "one seed"
+    if returns["ci"] is not None:
+        seeds = f"IQM of {report['seeds']} seeds, {interval_in_words(returns['ci'])}"
     return f"return            {number(returns['iqm'])}  ({seeds})"
 
 

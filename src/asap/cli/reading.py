@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asap.cli.app import Debug, Env, EnvOptions, Json, app, make_folder, number, tell
+from asap.cli.app import Debug, Env, EnvOptions, Json, app, interval_in_words, make_folder, number, tell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +46,11 @@ def evaluate(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Play the learned policies: return, success, and use of each skill."""
+    """Play the learned policies: return, success, and use of each skill.
+
+    Intervals are over seeds; of one seed, over its episodes. That of success is Wilson's over all episodes, wider where
+    seeds differ.
+    """
     from asap.base.episodes import require_episodes, require_seed
 
     if episodes is not None:
@@ -82,27 +86,44 @@ def evaluate_model(
     from asap.model.result import seeds_report
 
     chosen = model.tasks.names if task is None else (model.task(task).name,)
+    count = model.config.run.final_episodes if episodes is None else episodes
     played = model.play(model.policies, episodes, [seed + index for index in range(len(model.seeds))], deterministic)
     reports = {name: one for name, one in seeds_report(model.tasks, played).items() if name in chosen}
     report = {
         **reports[chosen[0]],
         "task": chosen[0] if len(chosen) == 1 else list(chosen),
         "per_task": reports,
-        "episodes": model.config.run.final_episodes if episodes is None else episodes,
+        "episodes": count,
         "seeds": model.config.run.seeds,
         "parameters_sha256": parameter_digest(model.policies),
         "run": str(path),
     }
-    tell(as_json, report, "\n".join(_evaluation_in_words(name, one) for name, one in reports.items()))
+    tell(as_json, report, "\n".join(_evaluation_in_words(name, one, count) for name, one in reports.items()))
 
 
-def _evaluation_in_words(name: str, report: dict) -> str:
+def _of(report: dict, episodes: int) -> str:
+    """What a return is the mean of."""
+    returns = report["return"]
+    seeds, interval = len(returns["all"]), "" if returns["ci"] is None else f", {interval_in_words(returns['ci'])}"
+    return (
+        f"one seed, mean of {episodes:,} {'episode' if episodes == 1 else 'episodes'}"
+        if seeds == 1
+        else f"IQM of {seeds} seeds"
+    ) + interval
+
+
+def _success_in_words(report: dict) -> str:
+    if report["success"] is None:
+        return ""
+    low, high = (100 * limit for limit in report["success_ci"])
+    return f"success {100 * report['success']:.1f} % (95 % interval {low:.1f} to {high:.1f}), "
+
+
+def _evaluation_in_words(name: str, report: dict, episodes: int) -> str:
     returns, skills = report["return"], report["skills"]
-    low, high = returns["ci"]
     lines = [
-        f"{name}: return {number(returns['iqm'])} (IQM, 95 % interval {number(low)} to {number(high)}), "
-        + ("" if report["success"] is None else f"success {100 * report['success']:.1f} %, ")
-        + f"{report['length']:.1f} steps per episode"
+        f"{name}: return {number(returns['iqm'])} ({_of(report, episodes)}), {_success_in_words(report)}"
+        f"{report['length']:.1f} steps per episode"
     ]
     for i, (usage, duration) in enumerate(zip(skills["usage"], skills["duration"])):
         lines.append(f"  skill {i}: {100 * usage:.1f} % of the steps, {duration:.1f} steps at a time")

@@ -18,7 +18,10 @@ class PolicyConfig:
     """What the policy can express."""
 
     hyperplanes: int = setting(
-        1, "K: number of hyperplanes; there are 2^K skills, K = 0 is one skill everywhere.", low=0
+        1, "K: number of hyperplanes, at most policy.most_hyperplanes; there are 2^K skills, K = 0 is one everywhere."
+    )
+    most_hyperplanes: int = setting(
+        10, "The largest K that is taken for meant: 2^10 are 1,024 skills, and each more doubles them.", low=0
     )
     alpha_beta: float = setting(20.0, "Sharpness of the hyperplanes (paper: 20 in the rooms).", above=0.0)
     alpha_theta: float = setting(1.0, "Sharpness of the skills (paper: 1 in the rooms).", above=0.0)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from asap.base.action_units import ControlUnits
 from asap.base.arrays import stack
-from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId, require_episodes
+from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId, integer, require_episodes, require_seed
 from asap.base.keys import host_generator
 from asap.base.numbers import number, percent
 from asap.base.spec import TaskSet
@@ -108,9 +108,9 @@ def distill(
     `env` and the settings are as for `ASAP`; `episodes` is how many the teacher plays first, and how many are played to
     compare the two.
     """
-    require_episodes("episodes", episodes)
+    episodes, seed = require_episodes("episodes", episodes), require_seed("seed", seed)
     options = {
-        "policy.hyperplanes": hyperplanes,
+        "policy.hyperplanes": integer("hyperplanes", hyperplanes),
         "policy.skills": skills,
         **feature_settings(features),
         "run.seed": seed,

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from asap.base.errors import UserError
+from asap.base.spec import Task
 from asap.envs.catalog import CompiledTask
 from asap.envs.core import Env
 from asap.envs.rooms import Rooms, RoomsTask
@@ -39,11 +40,17 @@ def register_controllers(env: type[Env], family: Family) -> None:
     _FAMILIES[env] = family
 
 
-def find_controller(task: CompiledTask, text: str) -> Controller:
+_NO_FAMILY = Family(lambda *_: None, ())
+
+
+def find_controller(task: Task, text: str) -> Controller:
     """The controller that a text such as "random" or "dist:12" names for this task."""
+    if task.spec.continuous:
+        cure = "choose a task with Discrete actions"
+        raise UserError("task", "logged data have one action of several per step", task.actions, cure)
     if text == "random":
         return uniformly_random(task)
-    family = _FAMILIES.get(type(task.env), Family(lambda *_: None, ()))
+    family = _FAMILIES.get(type(task.env), _NO_FAMILY) if isinstance(task, CompiledTask) else _NO_FAMILY
     found = family.parse(task, text)
     if found is None:
         raise UserError(
@@ -55,8 +62,8 @@ def find_controller(task: CompiledTask, text: str) -> Controller:
     return found
 
 
-def uniformly_random(task: CompiledTask) -> Controller:
-    num_actions = task.env.spec.num_actions
+def uniformly_random(task: Task) -> Controller:
+    num_actions = task.spec.num_actions
 
     def probabilities(x: Float[Array, "O *batch"]) -> Float[Array, "A *batch"]:
         return jnp.full((num_actions, *x.shape[1:]), 1 / num_actions)

@@ -1,15 +1,18 @@
 """The one place that asks which kind of task it is: from tasks to the experience that plays or reads them."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from asap.base.errors import UserError
-from asap.base.spec import TaskSet
-from asap.config.schema import Config
+from asap.base.spec import Task, TaskSet
+from asap.config.schema import Config, complete
 from asap.envs import catalog
+from asap.envs.controllers import Controller
 from asap.envs.gymnasium.determinism import watch_for_drift
 from asap.envs.gymnasium.task import HostedTask, look_at
 from asap.experience.compiled import Compiled
+from asap.experience.episode_logs import Columns, compiled_rounds, hosted_rounds
 from asap.experience.hosted import Hosted
 from asap.experience.logged import Logged, open_data
 from asap.experience.protocol import Experience
@@ -35,6 +38,22 @@ def choose(
     if config.offline.data is None or not learns:
         return player
     return Logged(config, tasks, open_data(config, tasks.tasks[0]), player)
+
+
+@contextlib.contextmanager
+def logged_rounds(
+    task: Task, controller: Controller, num_episodes: int, seed: int, folder: Path, notice: Callable[[str], None]
+) -> Iterator[Iterator[Columns]]:
+    """Episodes of a controller, for a dataset; `folder` takes what is left of one that fails."""
+    if not isinstance(task, HostedTask):
+        yield compiled_rounds(task, controller, num_episodes, seed)
+        return
+    tasks = TaskSet((task,), (1.0,))
+    player = _player(complete(Config()), tasks, IN_PROCESS, folder, notice, False, StopRequest())
+    try:
+        yield hosted_rounds(player, num_episodes, seed)
+    finally:
+        player.close()
 
 
 def _player(

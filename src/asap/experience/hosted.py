@@ -91,7 +91,7 @@ class Hosted:
 
     def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
         """What was played last in training: an environment may be too slow to play more for a curve alone."""
-        if not update:
+        if not update or not any(self._recent):  # From logged data nothing is played to learn.
             count = self.config.run.eval_episodes
             return self.evaluate(policies, EpisodeIds(self._seeds, EVALUATION), count, deterministic=False)
         if self._watch is not None:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base.arrays import member, stack, to_arrays
-from asap.base.episodes import EVALUATION, require_episodes, require_seed
+from asap.base.episodes import EVALUATION, integer_or_none, require_episodes, require_integer, require_seed
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
 from asap.compose import compose, feature_settings, given_task, refuse_unsaid, same_but_for_budget, with_budget
@@ -83,10 +83,10 @@ class ASAP:
         workers: int | str = IN_PROCESS,
     ):
         options = {
-            "policy.hyperplanes": hyperplanes,
+            "policy.hyperplanes": integer_or_none("hyperplanes", hyperplanes),
             "policy.skills": skills,
             **feature_settings(features),
-            "run.seed": seed,
+            "run.seed": integer_or_none("seed", seed),
             "learn.learner": learner,
             "learn.gradient": gradient,
         }
@@ -156,6 +156,9 @@ class ASAP:
         """Of the policy: what was learned, and the scaling of observations apart."""
         return sum(np.size(leaf) for leaf in jax.tree.leaves(parameters_of(self.policy)))
 
+    def __repr__(self) -> str:
+        return reading.brief(self)
+
     def task(self, name: str | None) -> Task:
         """The task of that name; none given means the first."""
         for task in self.tasks.tasks:
@@ -167,7 +170,7 @@ class ASAP:
 
     def learn(
         self,
-        total_timesteps: int | None = None,
+        total_timesteps: float | None = None,
         callback: Callback | Iterable[Callback] | None = None,
         *,
         episodes: int | None = None,
@@ -178,17 +181,18 @@ class ASAP:
     ) -> "ASAP":
         """Goes on learning from where it is, and returns the model.
 
-        The budget is in steps of the environment or in completed `episodes`, whichever is reached first, in addition to
-        what was learned from before. `callback` is called between updates with a `Report`; False stops. `run` is a
-        directory to record in: learning curve, checkpoints; a run that is there already is gone on with. Ctrl-C keeps
-        what was learned so far and raises KeyboardInterrupt, SIGTERM does the same and raises SystemExit.
+        The budget is in steps of the environment (also 1e5) or in completed `episodes`, whichever is reached first, in
+        addition to what was learned from before. `callback` is called between updates with a `Report`; False stops.
+        `run` is a directory to record in: learning curve, checkpoints; a run that is there already is gone on with.
+        Ctrl-C keeps what was learned so far and raises KeyboardInterrupt, SIGTERM does the same and raises SystemExit.
         """
         callbacks = [callback] if callable(callback) else list(callback or ())
         if self._unsaid is not None:
             refuse_unsaid(self.config, self._unsaid)
         if run is not None:
             self._join(Path(run))
-        config = self._with_more(episodes, total_timesteps)
+        steps = None if total_timesteps is None else require_integer("total_timesteps", total_timesteps, 1)
+        config = self._with_more(None if episodes is None else require_integer("episodes", episodes, 1), steps)
         with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as told:
             given = source_policies(config) if self._is_drawn else self.policies
             training = run, config, self.tasks, [*told, *callbacks], self._workers
@@ -322,7 +326,7 @@ class ASAP:
         model = cls.__new__(cls)
         model._set_up(saved.config, saved.tasks, str(workers))
         model._unsaid = None if saved.is_own else Path(path)
-        if seed is not None and seed not in model.seeds:
+        if integer_or_none("seed", seed) not in (None, *model.seeds):
             first, last = model.seeds[0], model.seeds[-1]
             raise UserError("seed", "was not trained in this run", seed, f"choose from {first} to {last}")
         model._index = model.seeds.index(saved.seed if seed is None else seed)

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 from asap.base.spec import Task, TaskSet
 from asap.envs.gymnasium.make import EnvNotMade
 from asap.experience.protocol import Evaluation
+from asap.learn.state import parameter_digest
 from asap.policy.policy import ASAPPolicy
 from asap.runs.directory import print_note
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from asap.model.model import ASAP
     from asap.show.words.explain import Explanation
 
 Play = Callable[
@@ -48,6 +50,25 @@ def plot(policy: ASAPPolicy, tasks: TaskSet, shown: Task, title: str, play: Play
         return policy_map(policy, shown, None, None, title)
     usage = played.usage[0, tasks.names.index(shown.name)]
     return policy_map(policy, shown, played.observations, usage, title)
+
+
+def brief(model: "ASAP") -> str:
+    """On one line, from what is known: nothing is played. The return is the last of the learning curve."""
+    try:
+        names, policy, result = list(model.tasks.names), model.policy, model.result
+        parts = [
+            f"task={(names[0] if len(names) == 1 else names)!r}",
+            f"hyperplanes={policy.partition.num_planes}",
+            f"skills={policy.num_skills} ({model.config.policy.skills})",
+            f"steps={model.num_timesteps:,}",
+        ]
+        # A policy that was put in place of the learned one has not played.
+        if result is not None and result.parameters_sha256 == parameter_digest(model.policies):
+            last = result.curve.returns[-1, model.seeds.index(model.seed)] @ model.tasks.shares
+            parts += [f"return={last:.1f}" if abs(last) >= 10 else f"return={last:.3f}"]
+        return f"ASAP({', '.join(parts)})"
+    except Exception:  # Of a model that is half made, or was given parts that do not fit.
+        return object.__repr__(model)
 
 
 def _tell(error: EnvNotMade) -> None:

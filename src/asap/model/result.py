@@ -61,11 +61,11 @@ class Result:
             return dict.fromkeys(("near_optimal_seeds", "return", "success", "per_task"))
         per_seed, success = known_mean(self.evaluation.returns), known_mean(self.evaluation.success)  # (seeds, tasks)
         returns = per_seed @ self.tasks.shares
-        low, high = stats.bootstrap_interval(returns)
+        interval = list(stats.bootstrap_interval(returns)) if len(returns) > 1 else None  # One seed tells of no other.
         is_near = None if None in thresholds else (per_seed >= np.asarray(thresholds)).all(-1)
         return {
             "near_optimal_seeds": None if is_near is None else int(is_near.sum()),
-            "return": {"iqm": stats.iqm(returns), "ci": [low, high], "all": returns.tolist()},
+            "return": {"iqm": stats.iqm(returns), "ci": interval, "all": returns.tolist()},
             "success": None if np.isnan(success).any() else float(success.mean(0) @ self.tasks.shares),
             "per_task": {
                 name: {"return": per_seed[:, m].tolist(), "success": _known(success[:, m])}
@@ -129,7 +129,10 @@ def _on_task(played: Evaluation, m: int) -> dict[str, Any]:
 
 
 def seeds_report(tasks: TaskSet, played: Evaluation) -> dict[str, dict[str, Any]]:
-    """Of all policies, one per seed, task by task: what `asap eval` prints."""
+    """Of all policies, one per seed, task by task: what `asap eval` prints.
+
+    The return's interval is over seeds; of one seed, over its episodes, which tells how well that policy is known.
+    """
     reports = {}
     for m, name in enumerate(tasks.names):
         per_seed = known_mean(played.returns[:, m])
@@ -137,13 +140,9 @@ def seeds_report(tasks: TaskSet, played: Evaluation) -> dict[str, dict[str, Any]
         success = played.success[:, m]
         known = not np.isnan(success).any()
         reports[name] = {
-            "return": {
-                "iqm": stats.iqm(per_seed),
-                "ci": list(stats.bootstrap_interval(per_seed)),
-                "all": per_seed.tolist(),
-            },
+            "return": {"iqm": stats.iqm(per_seed), **_interval(played.returns[:, m]), "all": per_seed.tolist()},
             "success": float(success.mean()) if known else None,
-            "success_ci": list(stats.wilson_interval(int(success.sum()), success.size)) if known else None,
+            "success_ci": list(stats.success_interval(success)) if known else None,
             "length": float(known_mean(played.lengths[:, m], (0, 1))),
             "skills": {
                 "usage": (steps / max(steps.sum(), 1)).tolist(),
@@ -151,3 +150,11 @@ def seeds_report(tasks: TaskSet, played: Evaluation) -> dict[str, dict[str, Any]
             },
         }
     return reports
+
+
+def _interval(returns: np.ndarray) -> dict[str, Any]:
+    """Of returns (seeds, episodes), and what it is over."""
+    if len(returns) > 1:
+        return {"ci": list(stats.bootstrap_interval(known_mean(returns))), "ci_over": "seeds"}
+    interval = stats.mean_interval(returns[0])
+    return {"ci": None if interval is None else list(interval), "ci_over": "episodes"}

@@ -17,7 +17,7 @@ from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
 from asap.envs.controllers import find_controller
 from asap.envs.optimum import optimal_return
-from asap.experience.collect import discounted_returns, play_logged
+from asap.experience.episode_logs import discounted_returns, play_logged
 from asap.learn.state import drawn_policy
 from asap.model.training import Training, train
 from asap.paper.laboratory import play

@@ -12,7 +12,7 @@ from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
 from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.striker import SHOOT
-from asap.experience.collect import play_logged
+from asap.experience.episode_logs import play_logged
 from asap.model.training import blank_start
 from asap.paper import references
 from asap.paper.claims import Claim, Finding, Picture, difference, interval

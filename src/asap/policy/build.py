@@ -38,6 +38,12 @@ def build_policy(config: PolicyConfig, tasks: tuple[Task, ...], generator: np.ra
     return ASAPPolicy(Partition(beta, np.float32(config.alpha_beta)), skills, psi, phi, config.termination)
 
 
+def uniform_policy(task: Task) -> ASAPPolicy:
+    """One skill everywhere that takes every action alike."""
+    policy = build_policy(PolicyConfig(hyperplanes=0, start="random"), (task,), np.random.default_rng(0))
+    return dataclasses.replace(policy, skills=dataclasses.replace(policy.skills, theta=0 * policy.skills.theta))
+
+
 def _with_drawn_network(features: Features, generator: np.random.Generator) -> Features:
     """Only here, so that maps can be asked for their size and names before anything is drawn."""
     if not isinstance(features.basis, Network):
@@ -49,13 +55,35 @@ def _with_drawn_network(features: Features, generator: np.random.Generator) -> F
 def _start_planes(config: PolicyConfig, task: Task, generator: np.random.Generator, size: int) -> np.ndarray:
     """The task's named plane first, where psi is the task's own; further planes are random."""
     beta = np.float32(0.5) * generator.standard_normal((config.hyperplanes, size), np.float32)
-    own = config.basis in (None, task.basis) and not config.inputs and not config.frequencies
-    if config.start == "random" or not own or not task.misspecified or not config.hyperplanes:
+    if config.start == "random" or not has_own_features(config, task) or not config.hyperplanes:
         return beta
     named = task.misspecified if config.start == "misspecified" else task.approximate
+    if not named:
+        return beta
     beta[0] = 0
     beta[0, : len(named)] = named
     return beta
+
+
+def has_own_features(config: PolicyConfig, task: Task) -> bool:
+    """Planes that a task names are in its own features."""
+    return config.basis in (None, task.basis) and not config.inputs and not config.frequencies
+
+
+def require_sensible(config: PolicyConfig, task: Task) -> None:
+    """What a policy that is yet to be trained may not ask for: a start that there is not, or skills beyond reading."""
+    if config.hyperplanes > config.most_hyperplanes:
+        what = f"must be an integer from 0 to {config.most_hyperplanes}: there would be {skills_of(config.hyperplanes)}"
+        cure = f"if you mean it, say so: --set policy.most_hyperplanes={config.hyperplanes}"
+        raise UserError("policy.hyperplanes", what, config.hyperplanes, cure)
+    planes = {"misspecified": task.misspecified, "approximate": task.approximate}
+    starts = [*(name for name, plane in planes.items() if plane), "random"]
+    if config.start not in starts:
+        what = f"{task.name} has no such first plane"
+        raise UserError("policy.start", what, config.start, f"choose from {', '.join(starts)}")
+    if config.start == "approximate" and not has_own_features(config, task):
+        what = f"the plane of {task.name} is in its own features, and others are chosen"
+        raise UserError("policy.start", what, config.start, "use random, or leave the features out")
 
 
 def build_psi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
@@ -135,6 +163,9 @@ def _input_indices(config: PolicyConfig, task: Task) -> tuple[int, ...]:
 def require_memory(config: Config, tasks: tuple[Task, ...]) -> None:
     """Refuse a K whose skills, or whose scores over a batch, do not fit; nothing has been allocated yet."""
     policy, learn = config.policy, config.learn
+    if policy.hyperplanes < 0:
+        what = f"must be an integer from 0 to {policy.most_hyperplanes}"
+        raise UserError("policy.hyperplanes", what, shown(policy.hyperplanes), "K = 0 is one skill everywhere")
     per_skill = tasks[0].spec.num_actions * build_phi(policy, tasks).size(len(tasks[0].descriptor))
     samples = learn.lanes if learn.learner == "reinforce" else learn.lanes * learn.window
     # Parameters with their gradients and moments (6 copies); joint, posterior and score of each sample (4 arrays).
@@ -149,13 +180,17 @@ def require_memory(config: Config, tasks: tuple[Task, ...]) -> None:
     # Beyond 2^60 skills the exact number helps nobody and would take a while to print.
     exact = policy.hyperplanes <= 60
     needed = f"{4 * numbers << policy.hyperplanes:,} bytes" if exact else f"more than {4 * numbers << 60:,} bytes"
-    skills = f"{1 << policy.hyperplanes:,} skills" if exact else f"2^{policy.hyperplanes} skills"
     raise UserError(
         "policy.hyperplanes",
-        f"K={policy.hyperplanes} needs {needed} ({skills} x {numbers:,} numbers x 4 B), the machine has {available:,} bytes",
+        f"K={policy.hyperplanes} needs {needed} ({skills_of(policy.hyperplanes)} x {numbers:,} numbers x 4 B), "
+        f"the machine has {available:,} bytes",
         policy.hyperplanes,
-        f"use K <= {largest}",
+        f"use K <= {min(largest, policy.most_hyperplanes)}",
     )
+
+
+def skills_of(planes: int) -> str:
+    return f"{1 << planes:,} skills" if planes <= 60 else f"2^{planes} skills"
 
 
 ONE_TASK = np.zeros((1, 0), np.float32)  # The descriptors of a task that has none.

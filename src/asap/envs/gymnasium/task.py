@@ -32,6 +32,9 @@ SETTINGS = (
     "policy.start=random",
     "policy.alpha_beta=4.0",
     "policy.bias=true",
+    "run.eval_episodes=8",
+    "run.final_episodes=100",
+    "run.deterministic=true",
 )
 PLAY_SETTINGS = (
     "learn.critic_features=128",
@@ -40,9 +43,6 @@ PLAY_SETTINGS = (
     "learn.averaging=3.0",
     "learn.softening_floor=0.02",
     "run.chunk=1",
-    "run.eval_episodes=8",
-    "run.final_episodes=100",
-    "run.deterministic=true",
     "run.candidates=256",
 )
 

@@ -1,0 +1,176 @@
+"""Episodes of a controller as columns of a dataset, in rounds: our tasks are played in one program, environments on the
+host.
+
+A fixed set of ids is played and all of their episodes are kept, so short ones are not over-represented.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from asap.base.arrays import compiled, element, stack
+from asap.base.episodes import COLLECTION, Played
+from asap.base.keys import Key, fold, root
+from asap.base.spec import Task
+from asap.data.layout import BEHAVIOUR, DESCRIPTOR, FINAL, SUCCESS
+from asap.envs import catalog
+from asap.envs.controllers import Controller, Probabilities
+from asap.envs.core import CompiledTasks, Outcome
+from asap.experience.hosted import Hosted
+from asap.experience.protocol import EpisodeIds
+from asap.experience.rollout import Controlled, Moment, fresh_episodes, look_lanes, play
+from asap.policy.build import uniform_policy
+
+_COLLECT = 8  # Stream of the seed's key; 0 to 7 are the learner's and the model's.
+STEPS_AT_ONCE = 1 << 19  # Room for this many steps is made in a round: it bounds memory, whatever the horizon.
+MOST_LANES = 1024
+HOSTED_ROUND = 64  # Episodes: an environment may be slow, and rounds are what the progress bar sees.
+
+Columns = dict[str, np.ndarray]
+
+
+class LoggedEpisodes(NamedTuple):
+    """L episodes; of the H steps that there is room for, the first `lengths` are theirs."""
+
+    observation: Float[Array, "O H L"]
+    action: Int[Array, "H L"]
+    reward: Float[Array, "H L"]
+    log_prob: Float[Array, "H L"]
+    lengths: Int[Array, "L"]
+    terminated: Bool[Array, "L"]
+    success: Bool[Array, "L"]
+    final_observation: Float[Array, "O L"]
+
+
+class Log(NamedTuple):
+    """Keeps every step of one episode per lane, with the probability of its action."""
+
+    tasks: CompiledTasks
+    probabilities: Probabilities
+
+    def start(self, moment: Moment) -> tuple[LoggedEpisodes, Bool[Array, "L"]]:
+        count, horizon = moment.skill.shape[-1], self.tasks.env.spec.horizon
+        x, _ = look_lanes(self.tasks, moment)
+        none, zeros = jnp.zeros(count, bool), jnp.zeros((horizon, count))
+        room = jnp.zeros((x.shape[0], horizon, count))
+        lengths = jnp.zeros(count, jnp.int32)
+        return LoggedEpisodes(room, zeros.astype(jnp.int32), zeros, zeros, lengths, none, none, x), ~none
+
+    def add(
+        self,
+        gathered: tuple[LoggedEpisodes, Bool[Array, "L"]],
+        before: Moment,
+        outcome: Outcome,
+        step: Int[Array, ""],
+    ) -> tuple[tuple[LoggedEpisodes, Bool[Array, "L"]], None]:
+        so_far, playing = gathered
+        ends = (outcome.terminated | outcome.truncated) & playing
+        x, _ = look_lanes(self.tasks, before)
+        log_prob = jnp.log(element(self.probabilities(x), before.action))
+        logged = LoggedEpisodes(
+            observation=so_far.observation.at[:, step].set(x),
+            action=so_far.action.at[step].set(before.action),
+            reward=so_far.reward.at[step].set(outcome.reward),
+            log_prob=so_far.log_prob.at[step].set(log_prob),
+            lengths=jnp.where(ends, outcome.elapsed, so_far.lengths),
+            terminated=jnp.where(ends, outcome.terminated, so_far.terminated),
+            success=jnp.where(ends, outcome.success, so_far.success),
+            final_observation=jnp.where(ends, outcome.next_observation, so_far.final_observation),
+        )
+        return (logged, playing & ~ends), None
+
+    def goes_on(self, gathered: tuple[LoggedEpisodes, Bool[Array, "L"]]) -> Bool[Array, "L"]:
+        return gathered[1]
+
+
+def play_logged(tasks: CompiledTasks, probabilities: Probabilities, key: Key, ids: Int[Array, "L"]) -> LoggedEpisodes:
+    """The episodes of these ids, from start to end."""
+    actor = Controlled(probabilities)
+    keys, moment = fresh_episodes(tasks, actor, key, ids)
+    return play(tasks, actor, keys, moment, Log(tasks, probabilities))[1][0]
+
+
+def discounted_returns(played: LoggedEpisodes, discount: float) -> Float[np.ndarray, "L"]:
+    steps = np.arange(played.reward.shape[0])[:, None]
+    return (np.where(steps < played.lengths, played.reward, 0.0) * discount**steps).sum(0)
+
+
+def compiled_rounds(task: Task, controller: Controller, num_episodes: int, seed: int) -> Iterator[Columns]:
+    """Episodes 0 to `num_episodes` - 1 of this seed; the program is compiled before this returns."""
+    lanes = max(1, min(MOST_LANES, num_episodes, STEPS_AT_ONCE // task.spec.horizon))
+    tasks, key = catalog.task_set(((task.name, 1.0),)), fold(root(seed), _COLLECT)
+    play_ids = functools.partial(compiled(lambda key, ids: play_logged(tasks, controller.probabilities, key, ids)), key)
+    descriptor = np.asarray(task.descriptor, np.float32)
+    jax.block_until_ready(play_ids(jnp.arange(lanes)))
+
+    def played(first: int) -> Columns:
+        episodes = jax.tree.map(np.asarray, play_ids(first + jnp.arange(lanes)))
+        return as_columns(episodes, first, min(lanes, num_episodes - first), descriptor)
+
+    return map(played, range(0, num_episodes, lanes))
+
+
+def as_columns(played: LoggedEpisodes, first: int, count: int, descriptor: np.ndarray) -> dict[str, np.ndarray]:
+    """The first `count` episodes as rows, one episode after the other."""
+    lengths = played.lengths[:count]
+    longest = int(lengths.max())
+    is_step = np.arange(longest) < lengths[:, None]
+
+    def rows(grid: np.ndarray) -> np.ndarray:
+        return grid[..., :longest, :count].T[is_step]  # Lanes first, and the numbers of a vector last.
+
+    last = np.cumsum(lengths) - 1
+    terminated, truncated = np.zeros((2, is_step.sum()), bool)
+    terminated[last], truncated[last] = played.terminated[:count], ~played.terminated[:count]
+    return {
+        "observation": rows(played.observation),
+        "action": rows(played.action),
+        "reward": rows(played.reward),
+        "terminated": terminated,
+        "truncated": truncated,
+        "episode": np.repeat(np.arange(first, first + count, dtype=np.int32), lengths),
+        BEHAVIOUR: rows(played.log_prob),
+        FINAL: played.final_observation[:, :count].T,
+        DESCRIPTOR: np.tile(descriptor, (count, 1)),
+        SUCCESS: played.success[:count],
+    }
+
+
+def hosted_rounds(player: Hosted, num_episodes: int, seed: int) -> Iterator[Columns]:
+    """The same of an environment, played at random: it has no other controller."""
+    task = player.tasks.tasks[0]
+    uniform, descriptor = stack([uniform_policy(task)]), np.asarray(task.descriptor, np.float32)
+
+    def played(first: int) -> Columns:
+        count = min(HOSTED_ROUND, num_episodes - first)
+        (episodes,) = player.played(uniform, EpisodeIds([seed], COLLECTION, first), count, deterministic=False)
+        return _joined(episodes, task.spec.num_actions, descriptor)
+
+    return map(played, range(0, num_episodes, HOSTED_ROUND))
+
+
+def _joined(episodes: Sequence[Played], num_actions: int, descriptor: np.ndarray) -> Columns:
+    """Episodes of uniformly random play as rows."""
+    lengths = [episode.length for episode in episodes]
+    last = np.cumsum(lengths) - 1
+    terminated, truncated = np.zeros((2, sum(lengths)), bool)
+    terminated[last] = [episode.terminated for episode in episodes]
+    truncated[last] = ~terminated[last]
+    columns = {
+        "observation": np.concatenate([episode.observations[:-1] for episode in episodes]).astype(np.float32),
+        "action": np.concatenate([episode.actions for episode in episodes]),
+        "reward": np.concatenate([episode.rewards for episode in episodes]),
+        "terminated": terminated,
+        "truncated": truncated,
+        "episode": np.repeat(np.int32([episode.episode.number for episode in episodes]), lengths),
+        BEHAVIOUR: np.full(sum(lengths), -np.log(num_actions), np.float32),
+        FINAL: np.stack([episode.observations[-1] for episode in episodes]).astype(np.float32),
+        DESCRIPTOR: np.tile(descriptor, (len(episodes), 1)),
+    }
+    is_told = all(episode.success is not None for episode in episodes)
+    return columns | ({SUCCESS: np.asarray([episode.success for episode in episodes], bool)} if is_told else {})
