@@ -121,7 +121,7 @@ def test_a_number_that_is_none_ends_the_run_and_loses_nothing(run_asap, tmp_path
     assert run.latest() is not None  # It is saved once a second; how far it has got by then is up to the machine.
     logged = [json.loads(text) for text in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     assert line.removeprefix("error: ") in [event.get("message") for event in logged]
-    again = shlex.split(line.partition("see it again with: asap ")[2])
+    again = shlex.split(line.partition("reproduce it with: asap ")[2])
     code, _, stderr = run_asap(*again)
     assert code == 1 and "as recorded" in stderr and "obs[1] is nan" in stderr
 

@@ -51,7 +51,7 @@ def line_of(make, rules: EnvLimits = EnvLimits(), episodes: int = 1, **options) 
     line = str(failure(failed, "NAME"))
     assert "\n" not in line and line.startswith(f"{failed.field}: ")
     assert (
-        f"at episode 41 step {failed.step} (seed {EPISODE.reset_seed}); see it again with: asap check NAME --seed"
+        f"at episode 41 step {failed.step} (seed {EPISODE.reset_seed}); reproduce it with: asap check NAME --seed"
         in line
     )
     assert len(failed.actions) == failed.step

@@ -118,7 +118,7 @@ BAD_RULES = [
 @pytest.mark.parametrize("rules", BAD_RULES)
 def test_rules_in_a_recording_are_checked(tmp_path, rules):
     RECORDING._replace(rules=RECORDING.rules | rules).save(tmp_path / "recording.json")
-    with pytest.raises(UserError, match=f"--replay: has rules that cannot be kept: {next(iter(rules))}"):
+    with pytest.raises(UserError, match=f"--replay: has limits that cannot be used: {next(iter(rules))}"):
         Recording.load(tmp_path / "recording.json")
 
 

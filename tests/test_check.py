@@ -80,7 +80,7 @@ def test_the_report_in_words(name, must_contain, capsys):
 
 def test_an_error_names_the_seed_with_which_it_is_seen_again(capsys):
     options = {"mode": "nan_obs"}
-    with pytest.raises(RunError, match=r"obs\[1\] is nan at episode 0 step 7 \(seed 11\); see it again with --seed 11"):
+    with pytest.raises(RunError, match=r"obs\[1\] is nan at episode 0 step 7 \(seed 11\); reproduce it with --seed 11"):
         checked(capsys, "foreign_envs:spoiled", options, seed=11)
     with pytest.raises(UserError, match="--episodes"):
         check_env("CartPole-v1", {}, 0, 0, None, True)

@@ -222,7 +222,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     for name in ("teachers_here", "teachers_here:nothing", "no_such_module_here:make"):
         with pytest.raises(UserError, match="--teacher: "):
             find_teacher(name)
-    with pytest.raises(UserError, match="--out: is empty, a directory, or in none that exists"):
+    with pytest.raises(UserError, match="--out: must name a file in a directory that exists"):
         distill_command("teachers_here:make", "CartPole-v1", 1, None, None, 2, 0, [], str(tmp_path), True)
 
 

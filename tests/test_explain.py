@@ -49,7 +49,7 @@ def skill_probs(policy, x, y, task=TWO_ROOMS):
 def test_the_whole_text_of_a_learned_policy():
     assert explain(LEARNED, (TWO_ROOMS,), [0.617, 0.383], [14.23, 9.5]).text == (
         "two-rooms: 1 plane, 2 skills.\n"
-        "A skill is drawn anew at every step.\n"
+        "A skill is drawn at every step.\n"
         "\n"
         "Planes, each given by its positive side:\n"
         "  plane 1: 1.63 x + 0.63 y > 1.38 (x, y in m); from 10 % to 90 % within 0.126 m\n"
@@ -178,7 +178,7 @@ def test_linear_skills_are_described_by_their_scores():
 
 def test_commitment_is_told():
     text = explain(build([[-0.5, 0, 1]], termination=0.1), (TWO_ROOMS,)).text
-    assert "A skill is kept until its region is left; inside, 10 % of the steps draw anew." in text
+    assert "A skill is kept until its region is left; inside, 10 % of the steps draw a new one." in text
 
 
 def test_the_dictionary_is_json_and_keeps_the_learned_numbers():

@@ -109,17 +109,17 @@ def test_the_whole_text_of_a_cart_pole():
         "  otherwise push left (97 %)\n"
         "\n"
         "Numbers have two digits, in the environment's own units.\n"
-        "A skill is drawn anew at every step.\n"
-        "At the border both sides are equally likely; 0.023 beyond it, the side has 90 %.\n"
+        "A skill is drawn at every step.\n"
+        "At the boundary both sides are equally likely; 0.023 beyond it, the side has 90 %.\n"
         "\n"
         "What each skill does:\n"
         "  skill 0: push left 97 %, push right 3 %; used in 52 % of the steps, 1.42 steps at a time\n"
         "  skill 1: push right 95 %, push left 5 %; used in 48 % of the steps, 1.3 steps at a time\n"
         "\n"
         "Mean return of 100 episodes each:\n"
-        "  440 +- 8.2 as learned, with choices drawn by their chances\n"
-        "  490 +- 4 when the likeliest skill and action are taken: 49.7 (11 %) more\n"
-        "  489 +- 4 when it is also by the rounded numbers above: 48.7 (11 %) more"
+        "  440 +- 8.2 as learned, skills and actions sampled\n"
+        "  490 +- 4 with the most probable skill and action: 49.7 (11 %) more\n"
+        "  489 +- 4 with the rounded numbers above, most probable skill and action: 48.7 (11 %) more"
     )
 
 

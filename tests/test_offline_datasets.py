@@ -284,7 +284,7 @@ def test_bad_commands_are_one_line(capsys, monkeypatch, tmp_path):
     cases = [
         (["train", "--offline", "missing.npz"], "missing.npz"),
         (["train", "--offline", "."], "not a regular file"),
-        (["train", "--offline", "unnamed.npz"], "does not tell its task"),
+        (["train", "--offline", "unnamed.npz"], "does not name its task"),
         (["train", "--offline", "nan.npz"], "row 1: reward is nan"),
         (["train", "--offline", "nan.npz"], "--drop-bad-rows"),
         (["train", "--offline", "sure.npz", "--learner", "importance"], "stochastic"),

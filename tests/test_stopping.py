@@ -168,9 +168,7 @@ def test_a_command_that_hangs_ends_when_its_patience_does(where):
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGTERM)
         assert child.stderr.readline() == "note: stopping; press Ctrl-C again to quit now\n"
-        assert child.communicate(timeout=10)[1] == (
-            "note: ended without waiting any longer; the last checkpoint is intact\n"
-        )
+        assert child.communicate(timeout=10)[1] == ("note: quit at once; the last checkpoint is intact\n")
     assert child.returncode == 143
 
 
@@ -292,7 +290,7 @@ def test_the_hint_can_be_pasted_into_a_shell(tmp_path, capsys):
     stop.requested = signal.SIGINT
     with pytest.raises(SystemExit) as left:
         _leave_if_stopped(run, stop)
-    hint = capsys.readouterr().err.strip().partition("; go on with: ")[2]
+    hint = capsys.readouterr().err.strip().partition("; resume with: ")[2]
     assert left.value.code == 130 and shlex.split(hint) == ["asap", "train", "--resume", str(run.path)]
 
 
@@ -316,7 +314,7 @@ def test_a_command_whose_environment_hangs_ends_and_can_be_resumed(tmp_path):
     assert (child.returncode, time.monotonic() - sent < 5) == (143, True), error
     assert error.splitlines() == [
         "note: stopping; press Ctrl-C again to quit now",
-        "note: ended without waiting any longer; the last checkpoint is intact",
+        "note: quit at once; the last checkpoint is intact",
     ]
     again = [sys.executable, "-m", "asap", "train", "--resume", str(run), "--json"]
     done = subprocess.run(again, capture_output=True, timeout=60, **told)

@@ -173,7 +173,7 @@ def refuse_unsaid(config: Config, path: str | os.PathLike) -> None:
     """Data and runs that only a stranger's file names are not opened."""
     for field, value, cure in (
         ("offline.data", config.offline.data, "if you trust it, say so: --offline FILE"),
-        ("run.source", config.run.source, "if you trust it, begin anew: asap transfer RUN TASK"),
+        ("run.source", config.run.source, "if you trust it, start a new run: asap transfer RUN TASK"),
     ):
         if value is not None:
             what = f"is not opened: only {ascii(os.fspath(path))} names it, and nothing shows that you made that file"

@@ -140,7 +140,7 @@ def from_arrays(template: Any, arrays: dict[str, np.ndarray]) -> Any:
             got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
             raise RunError(
                 "checkpoint",
-                f"was made by another task, K or feature map: {name} should be {leaf.dtype}{list(leaf.shape)}",
+                f"was made for another task, K or feature map: {name} should be {leaf.dtype}{list(leaf.shape)}",
                 got,
                 "use the config that is saved with the run",
             )

@@ -93,7 +93,7 @@ def require_writable_place(out: str) -> None:
         raise UserError("--out", "a path can have no NUL in it", repr(out), "choose another name")
     if not out or os.path.isdir(out) or not os.path.isdir(folder):
         cure = "choose a file in a directory that exists"
-        raise UserError("--out", "is empty, a directory, or in none that exists", repr(out), cure)
+        raise UserError("--out", "must name a file in a directory that exists", repr(out), cure)
     _require_writable(folder)
 
 
@@ -226,6 +226,6 @@ def _as_line(error: BaseException) -> tuple[str, int]:
     said = message_of(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in said or "Out of memory" in said:
         cure = "use fewer lanes, seeds or hyperplanes; the last checkpoint is intact"
-        return str(RunError("memory", "there is not enough of it", type(error).__name__, cure)), 1
+        return str(RunError("memory", "not enough", type(error).__name__, cure)), 1
     what = said or "no message"
     return str(RunError("internal", what[:300], type(error).__name__, "run again with --debug and report it")), 1

@@ -133,7 +133,7 @@ def _play_at_random(source: "EnvSource", rules: "EnvLimits", seeds: list[int]) -
         try:
             observations, rewards = _episode(env, seed)
         except EnvError as trouble:
-            raise explained(trouble, f"episode {index}", seed, f"see it again with --seed {seed}") from trouble
+            raise explained(trouble, f"episode {index}", seed, f"reproduce it with --seed {seed}") from trouble
         lengths.append(len(rewards))
         returns.append(float(np.sum(rewards)))
         terminated += env.terminated
@@ -250,7 +250,7 @@ def _finite(bound: float) -> float | None:
 def list_tasks(
     name: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Show just this task.")] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Measure the reference returns anew (a minute per task).")
+        bool, typer.Option("--measure", help="Measure the reference returns again (a minute per task).")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the measurement.")] = 0,
     json_: Json = False,

@@ -225,7 +225,7 @@ def _refuse_settings(given: Mapping[str, object]) -> None:
         if value is not None and key not in MAY_CHANGE:
             name = OPTIONS.get(key, key if "." not in key else "--" + key.partition(".")[2].replace("_", "-"))
             got = " ".join(value) if isinstance(value, list) else value
-            cure = "leave it out, or train anew without --resume"
+            cure = "leave it out, or train without --resume"
             raise UserError("--resume", f"the run keeps its settings, so {name} can't be given", got, cure)
 
 
@@ -279,13 +279,13 @@ def _train_to_end(
             with loggers(config, tensorboard, wandb, progress_bar=True) as told:
                 return train_run(run, config, tasks, stop, told, workers, given)[1], stop
         except Interrupted:
-            to_stderr(f"note: stopped before the first update; begin again with: {_resuming(run)}")
+            to_stderr(f"note: stopped before the first update; start again with: {_resuming(run)}")
             raise
 
 
 def _leave_if_stopped(run: "Run", stop: "StopRequest") -> None:
     if stop.requested:
-        to_stderr(f"note: stopped and saved; go on with: {_resuming(run)}")
+        to_stderr(f"note: stopped and saved; resume with: {_resuming(run)}")
         raise SystemExit(stop.exit_code)
 
 

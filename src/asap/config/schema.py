@@ -43,7 +43,7 @@ class PolicyConfig:
     )
     hidden: tuple[int, ...] = setting((16,), "network, as basis or skills: units of each layer.", low=1)
     termination: float | None = setting(
-        None, "Commit to a skill; this is the chance per step to choose anew inside its region.", low=0.0, high=1.0
+        None, "Commit to a skill; this is the chance per step to choose again inside its region.", low=0.0, high=1.0
     )
     start: str = setting(
         "misspecified",

@@ -69,7 +69,7 @@ class Meta:
                 raise TypeError
         except (ArithmeticError, AttributeError, RecursionError, SystemError, TypeError, ValueError):
             raise bad_file(
-                path, "meta is no JSON object of ours", "leave it out, or make the file with `asap collect`"
+                path, "meta is not a JSON object that asap wrote", "leave it out, or make the file with `asap collect`"
             ) from None
         if newer:
             raise bad_file(path, f"written by format {meta.format}, this release reads <= {FORMAT}", "upgrade asap-rl")

@@ -27,7 +27,7 @@ _LOCAL_HEADER = (
 _HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def bad_file(path: str | Path, what: str, cure: str = "make it anew, or give another file") -> UserError:
+def bad_file(path: str | Path, what: str, cure: str = "make it again, or give another file") -> UserError:
     return UserError(f"dataset {path}", what, cure=cure)
 
 
@@ -130,7 +130,7 @@ def _members(path: Path, file: BinaryIO) -> list[zipfile.ZipInfo]:
         raise bad_file(path, "is empty (0 bytes)")
     if first != b"PK":
         cure = "give a file as made by `asap collect` or numpy.savez"
-        raise bad_file(path, f"is no NPZ file: byte 0 is {first!r}, should be b'PK'", cure)
+        raise bad_file(path, f"is not an NPZ file: byte 0 is {first!r}, should be b'PK'", cure)
     try:
         with zipfile.ZipFile(file) as archive:
             return archive.infolist()

@@ -35,7 +35,7 @@ class SaidEnv(NamedTuple):
     def of(cls, env: str | None, options: str | None) -> "SaidEnv":
         """From the command line."""
         if options is not None and env is None:
-            raise UserError("--env-options", "need the environment that they are for", options, "give --env too")
+            raise UserError("--env-options", "need --env, the environment they belong to", options, "give --env too")
         return cls(env, None if options is None else options_of(EnvConfig(options=options)))
 
 
@@ -135,7 +135,7 @@ class FileNames(NamedTuple):
         """The environment that the user names in this call, in place of the recorded one, whose options are told."""
         records = [record for record in self.records if record is not None]
         if self.names and self.names[0] in catalog.NAMES and not records:
-            raise UserError("env", "the model was made for tasks of our own", repr(env)[:80], "leave it out")
+            raise UserError("env", "the model was made for built-in tasks", repr(env)[:80], "leave it out")
         recorded = hosted.restore(records[0]) if records else None
         unused = options_of(self.env) if recorded is None else recorded.source.options
         if unused and options is None:

@@ -145,7 +145,7 @@ def open_data(config: Config, task: Task) -> Dataset:
             "offline.data",
             "the file has changed since the run began",
             config.offline.data,
-            "restore it, or train anew",
+            "restore it, or start a new run",
         )
     return dataset
 

@@ -169,7 +169,7 @@ def _refuse_blind_critic(template: TrainState, hidden: np.ndarray | None) -> Non
     if policy.termination is None or hidden is None or hidden.shape[-1] != size - policy.num_skills:
         return
     what = "is of an earlier release, whose critic did not see the skill in force"
-    cure = "train anew, or start from its policy by `asap transfer`"
+    cure = "train again, or start from its policy by `asap transfer`"
     raise RunError("checkpoint", what, f"{hidden.shape[-1]} inputs in place of {size}", cure)
 
 

@@ -116,7 +116,7 @@ def _from_file(path: Path, said: SaidEnv) -> Saved:
         saved = Saved(config, tasks, seed, arrays, whole, counted, drawn, is_own)
         policies = policies_in(saved)
     except UserError as error:
-        raise RunError("model", f"cannot be used by this release: {error}", path, "save it anew") from None
+        raise RunError("model", f"cannot be used by this release: {error}", path, "save it again") from None
     log_std = parameters_of(policies).log_std
     is_finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policies))
     if not is_finite or (log_std is not None and np.max(log_std) > MOST_LOG_STD):

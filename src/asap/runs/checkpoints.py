@@ -77,7 +77,7 @@ def require_same(config: "Config", checkpoint: Checkpoint, where: Path, names_sa
     for key in now:
         if key in told and told[key] != now[key] and (names_say_all or key != "run.tasks"):
             what = f"was changed in config.toml: the checkpoints of the run are of {told[key]!r}"
-            raise RunError(key, what, repr(now[key]), f"put that back, or train anew ({where})")
+            raise RunError(key, what, repr(now[key]), f"put that back, or start a new run ({where})")
 
 
 def write(folder: Path, step: int, arrays: Mapping[str, Any], meta: dict[str, Any], name: str = "ckpt") -> Path:
@@ -113,7 +113,7 @@ def newest(folder: Path, notice: Callable[[str], None], name: str = "ckpt") -> C
         return found
     if damaged:
         what = f"no valid checkpoint among {len(damaged)}: {damaged[0]}"
-        raise RunError("checkpoint", what, folder, "restore a copy, or train anew with another --out")
+        raise RunError("checkpoint", what, folder, "restore a copy, or start a new run with another --out")
     return None
 
 

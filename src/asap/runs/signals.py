@@ -90,6 +90,6 @@ class StopRequest:
                 if self.requested is not None:
                     heard.settimeout(max(self._since + self._patience - time.monotonic(), 0.001))
         except TimeoutError:
-            to_stderr("note: ended without waiting any longer; the last checkpoint is intact")
+            to_stderr("note: quit at once; the last checkpoint is intact")
             os._exit(self.exit_code)
         heard.close()

@@ -28,7 +28,7 @@ def failure(failed: Failed, name: str, replay: str | Path | None = None) -> RunE
     """What went wrong, where, and the command that shows it again. `replay` is the path of a saved `Recording`."""
     episode = failed.episode
     again = ["--replay", str(replay)] if replay is not None else ["--seed", str(episode.reset_seed)]
-    cure = f"see it again with: {shlex.join(['asap', 'check', name, *again])}"
+    cure = f"reproduce it with: {shlex.join(['asap', 'check', name, *again])}"
     return explained(failed, f"{_KINDS[episode.stream]} {episode.number}", episode.reset_seed, cure)
 
 
@@ -80,5 +80,5 @@ class Recording(NamedTuple):
         try:
             EnvLimits.checked(**recording.rules)
         except (TypeError, ValueError) as error:
-            raise UserError("--replay", f"has rules that cannot be kept: {error}", path, cure) from None
+            raise UserError("--replay", f"has limits that cannot be used: {error}", path, cure) from None
         return recording

@@ -148,7 +148,7 @@ class CheckedEnv:
                     raise trouble from error
                 continue
             if attempt:
-                self._note("reset", f"{trouble.what} in reset; it went well when tried again")
+                self._note("reset", f"{trouble.what} in reset; the next attempt succeeded")
             if not (isinstance(answer, tuple) and len(answer) == 2):
                 raise EnvError("reset must return (obs, info)", show(answer))
             return answer[0]
@@ -223,4 +223,4 @@ class CheckedEnv:
             self._note(told, told)
         printed = self._isolated.sink.take_line()
         if printed:
-            self._note("printed", f"the environment prints, for instance '{printed[:80]}'; not shown")
+            self._note("printed", f"the environment prints, for instance '{printed[:80]}'; its output is hidden")

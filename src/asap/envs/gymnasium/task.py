@@ -319,10 +319,10 @@ def restore(told: dict[str, Any]) -> HostedTask:
         source, rules = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits.checked(*told["rules"])
         sizes = [num_numbers(space) for space in spaces_]
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, AssertionError) as error:
-        raise UserError("task", "cannot be read from the file", type(error).__name__, "save it anew") from None
+        raise UserError("task", "cannot be read from the file", type(error).__name__, "save it again") from None
     if sizes != [len(spec.observation_names), spec.num_actions]:
-        raise UserError("task", "names and spaces in the file do not fit", sizes, "save it anew")
+        raise UserError("task", "names and spaces in the file do not fit", sizes, "save it again")
     threshold = told.get("reward_threshold")
     if not _is_threshold(threshold):
-        raise UserError("task", "has a reward threshold that is no number", repr(threshold)[:80], "save it anew")
+        raise UserError("task", "has a reward threshold that is no number", repr(threshold)[:80], "save it again")
     return HostedTask(source.name, source, rules, spec, threshold, *spaces_, is_recorded=True)

@@ -124,7 +124,7 @@ def _draw_plane(axes: Axes, policy: ASAPPolicy, task: Task, visited: Regions) ->
     if policy.num_skills == 1:
         return "one skill everywhere; dots: visited states"
     where = ", where other inputs are as is usual there" if len(names) > 2 else ""
-    return f"likeliest skill: dots for visited states, pale for all others{where}; dashed: borders"
+    return f"likeliest skill: dots for visited states, pale for all others{where}; dashed: boundaries"
 
 
 def _usual(

@@ -39,8 +39,8 @@ def sizes(reading: PolicyReading | RulesReading) -> str:
 
 def choice(termination: float | None) -> str:
     if termination is None:
-        return "A skill is drawn anew at every step."
-    return f"A skill is kept until its region is left; inside, {percent(termination)} of the steps draw anew."
+        return "A skill is drawn at every step."
+    return f"A skill is kept until its region is left; inside, {percent(termination)} of the steps draw a new one."
 
 
 def _planes(reading: PolicyReading) -> list[str]:

@@ -185,10 +185,10 @@ def _borders(reading: RulesReading) -> list[str]:
         return ["A state is listed with its likeliest skill, which need not be the only one there."]
     if len(reading.planes) == 1:
         return [
-            f"At the border both sides are equally likely; {exact(reading.planes[0].reach)} beyond it, the side has 90 %."
+            f"At the boundary both sides are equally likely; {exact(reading.planes[0].reach)} beyond it, the side has 90 %."
         ]
     reaches = [f"{exact(plane.reach)} of {letter(plane.plane)}" for plane in reading.planes]
-    return [f"At a border both sides are equally likely; beyond {listed(reaches)}, the side has 90 %."]
+    return [f"At a boundary both sides are equally likely; beyond {listed(reaches)}, the side has 90 %."]
 
 
 def _skills(reading: RulesReading) -> list[str]:
@@ -209,7 +209,7 @@ def _skill(skill: SkillRule, is_table: bool) -> list[str]:
             + "; ".join(["chooses state by state, its likeliest actions are above", *habits(skill)])
         ]
     if len(skill.scores) == 2:
-        border = f"at its border both actions are equally likely, {exact(NINETY_OF_TWO)} beyond it one has 90 %"
+        border = f"at its boundary both actions are equally likely, {exact(NINETY_OF_TWO)} beyond it one has 90 %"
         return [f"skill {skill.skill}: " + "; ".join([border, *habits(skill)])]
     head = "; ".join(["an action's chance is proportional to exp(score)", *habits(skill)])
     return [
@@ -223,9 +223,9 @@ def _losses(losses: Losses | None) -> list[str]:
         return []
     return [
         f"Mean return of {losses.episodes} episodes each:",
-        f"  {_mean(losses.stochastic)} as learned, with choices drawn by their chances",
-        f"  {_mean(losses.deterministic)} when the likeliest skill and action are taken: {_lost(losses, losses.deterministic)}",
-        f"  {_mean(losses.rounded)} when it is also by the rounded numbers above: {_lost(losses, losses.rounded)}",
+        f"  {_mean(losses.stochastic)} as learned, skills and actions sampled",
+        f"  {_mean(losses.deterministic)} with the most probable skill and action: {_lost(losses, losses.deterministic)}",
+        f"  {_mean(losses.rounded)} with the rounded numbers above, most probable skill and action: {_lost(losses, losses.rounded)}",
     ]
 
 
