@@ -323,8 +323,8 @@ def test_the_dictionary_is_json():
 def test_what_may_be_chance_is_called_so():
     losses = Losses(MeanReturn(-200.0, 10.0), MeanReturn(-190.0, 10.0), MeanReturn(-300.0, 10.0), 50)
     text = explain(pendulum(), (task("Pendulum-v1"),), losses=losses).text
-    assert "action are taken: 10 more, which may be chance" in text
-    assert "rounded numbers above: 100 (50 %) less" in text
+    assert "most probable skill and action: 10 more, which may be chance" in text
+    assert "rounded numbers above, most probable skill and action: 100 (50 %) less" in text
 
 
 def test_rounded_numbers_are_written_in_full():
