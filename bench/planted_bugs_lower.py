@@ -210,6 +210,14 @@ ROWS = (
         ("test_gymnasium_envs.py",),
     ),
     (
+        "gym-combinations-start",
+        "envs/gymnasium/spaces.py",
+        "return [range(start, start + count) for start, count in pairs]",
+        "return [range(count) for start, count in pairs]",
+        "MultiDiscrete actions that do not start at 0 reach the environment as others.",
+        ("test_border.py",),
+    ),
+    (
         "gym-multidiscrete-start",
         "envs/gymnasium/observations.py",
         "places = array.ravel() - starts",

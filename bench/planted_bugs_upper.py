@@ -171,10 +171,10 @@ ROWS = (
     ),
     (
         "words-units-of-controls",
-        "show/words/plane_sentences.py",
-        "    means = ControlUnits.of_bounds(spec.action_low, spec.action_high).theirs(means)\n",
-        "",
-        "The legend of a map tells controls from -1 to 1 instead of in the environment's units.",
+        "policy/regions.py",
+        "return ControlUnits.of_bounds(spec.action_low, spec.action_high).theirs(means)",
+        "return means",
+        "The legend and the colours of a map tell controls from -1 to 1 instead of in the environment's units.",
         ("test_observed_map.py", "test_show_any_task.py"),
     ),
     (

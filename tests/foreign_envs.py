@@ -262,6 +262,36 @@ class Named(Walk):
     metadata = {"action_names": ["back", "forth"]}
 
 
+class Tanks(gymnasium.Env):
+    """Two levels to be kept at 5 by a pump and a valve: observations of several parts, actions of several choices."""
+
+    observation_space = spaces.Dict(
+        [
+            ("tank", spaces.Box(0, 10, (2,))),
+            ("hour", spaces.Box(0, 1, ())),
+            ("arm", spaces.Dict(joint=spaces.Box(-1, 1, (1,)), grip=spaces.MultiBinary(2))),
+            ("mode", spaces.Discrete(3, start=1)),
+        ]
+    )
+    action_space = spaces.MultiDiscrete([3, 2], start=[-1, 0])
+    action_names = (("drain", "hold", "fill"), ("closed", "open"))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.time, self.levels = 0, self.np_random.uniform(0, 10, 2).astype(np.float32)
+        return self.observe(), {}
+
+    def step(self, action: Any):
+        assert self.action_space.contains(action) and action.dtype == np.int64, action
+        self.time += 1
+        self.levels = np.clip(self.levels + [action[0], 2 * action[1] - 1], 0, 10).astype(np.float32)
+        return self.observe(), -float(np.abs(self.levels - 5).sum()), False, self.time == LENGTH, {}
+
+    def observe(self) -> Any:
+        arm = {"joint": np.zeros(1, np.float32), "grip": np.ones(2, np.int8)}
+        return {"tank": self.levels, "hour": np.float32(self.time / 24), "arm": arm, "mode": 1 + self.time % 3}
+
+
 class Misnamed(Walk):
     observation_names = ("time", "time", "one")
     action_names = ("back", "stay", "forth")
@@ -285,6 +315,10 @@ def fails_to_start() -> Walk:
 
 def walk(**_: Any) -> Walk:
     return Walk()
+
+
+def normalized() -> gymnasium.Env:
+    return gymnasium.wrappers.NormalizeObservation(Walk())
 
 
 gymnasium.register("Walk-v0", entry_point="foreign_envs:Walk", max_episode_steps=10)

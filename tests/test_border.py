@@ -17,10 +17,12 @@ from asap.base.episodes import TRAINING, EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.config.schema import EnvConfig
 from asap.envs.gymnasium import spaces as space_records
+from asap.envs.gymnasium.actions import control, number_of, recorded, sample
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import reading
-from asap.envs.gymnasium.task import describe
+from asap.envs.gymnasium.spaces import num_actions
+from asap.envs.gymnasium.task import describe, restore
 from asap.envs.resolve import resolve
 from asap.workers.failures import Recording, failure
 from asap.workers.work import Failed
@@ -375,6 +377,22 @@ READ = [
     ("MultiDiscrete", spaces.MultiDiscrete([2, 3]), np.array([1, 0]), [0, 1, 1, 0, 0]),
     ("MultiDiscrete from 1", spaces.MultiDiscrete([2, 2], start=[1, 1]), np.array([1, 2]), [1, 0, 0, 1]),
     ("MultiBinary", spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
+    (
+        "Dict in the order of the space",
+        spaces.Dict([("b", spaces.Box(-9, 9, (2,))), ("a", spaces.Box(-9, 9, ()))]),
+        {"a": np.float32(3), "b": np.float32([1, 2])},
+        [1, 2, 3],
+    ),
+    (
+        "Dict of every kind",
+        spaces.Dict(
+            a=spaces.Discrete(2, start=5),
+            b=spaces.MultiDiscrete([2, 2], start=[1, 1]),
+            c=spaces.Dict(d=spaces.MultiBinary(2), e=spaces.Dict(f=spaces.Box(-9, 9, (1, 2), np.float64))),
+        ),
+        {"a": 6, "b": np.array([2, 1]), "c": {"d": np.int8([1, 0]), "e": {"f": np.array([[7.0, 8.0]])}}},
+        [0, 1, 0, 1, 1, 0, 1, 0, 7, 8],
+    ),
 ]
 
 
@@ -396,6 +414,9 @@ def test_observations_become_vectors(space, element, vector):
     assert border.take_notes() == ()
 
 
+TANK = spaces.Dict([("tank", spaces.Box(0, 10, (2,))), ("mode", spaces.Discrete(2))])
+
+
 @pytest.mark.parametrize(
     ("space", "element", "must_contain"),
     [
@@ -407,6 +428,14 @@ def test_observations_become_vectors(space, element, vector):
         (spaces.MultiDiscrete([2, 3]), np.array([0, -1]), "outside of observation_space"),
         (spaces.MultiDiscrete([2, 3]), np.array([0.0, 1.0]), "obs dtype float64 cannot be cast"),
         (spaces.MultiDiscrete([2, 3]), np.array([0]), "obs shape (1,) but observation_space says (2,)"),
+        (TANK, {"tank": np.float32([1, np.nan]), "mode": 0}, "obs['tank'][1] is nan at episode 41 step 0"),
+        (TANK, {"tank": np.float32([1]), "mode": 0}, "obs['tank'] shape (1,) but observation_space says (2,)"),
+        (TANK, {"tank": np.float32([1, 2]), "mode": 2}, "obs['mode'] is outside of observation_space Discrete(2)"),
+        (TANK, {"tank": np.float32([1, 2])}, "obs has no key 'mode', which observation_space has"),
+        (TANK, {"tank": 0, "mode": 0, "more": 1}, "obs has the key 'more', which observation_space does not have"),
+        (TANK, np.zeros(4, np.float32), "obs must be a dict, as observation_space says (got ndarray"),
+        (spaces.Dict(arm=TANK), {"arm": {"tank": 0}}, "obs['arm'] has no key 'mode'"),
+        (spaces.Dict(arm=spaces.Box(0, 1, ())), {"arm": np.float32(np.inf)}, "obs['arm'] is inf"),
     ],
 )
 def test_observations_outside_of_finite_spaces_are_refused(space, element, must_contain):
@@ -417,6 +446,18 @@ def test_observations_outside_of_finite_spaces_are_refused(space, element, must_
             return element
 
     assert must_contain in line_of(Constant)
+
+
+def test_a_part_outside_of_its_bounds_is_named():
+    class TooFull(envs.Tanks):
+        def observe(self):
+            return {**super().observe(), "arm": {"joint": np.float32([3]), "grip": np.int8([0, 1])}}
+
+    border = CheckedEnv(source(TooFull), EnvLimits())
+    play(border)
+    assert border.take_notes() == ("obs['arm']['joint'][0] is 3, outside of observation_space, which says -1 to 1",)
+    line = line_of(TooFull, EnvLimits(strict_obs=True))
+    assert line.startswith("env.reset: obs['arm']['joint'][0] is 3, outside of observation_space")
 
 
 # (id, action space, action in our units, action that the environment gets)
@@ -434,6 +475,12 @@ ACTED = [
     ("no bound", spaces.Box(-np.inf, np.inf, (1,)), np.array([123.0]), np.float32([123])),
     ("shape", spaces.Box(-1, 1, (2, 2)), np.array([0.1, 0.2, 0.3, 0.4]), np.float32([[0.1, 0.2], [0.3, 0.4]])),
     ("whole numbers", spaces.Box(0, 4, (1,), np.int64), np.array([0.4]), np.array([3])),
+    # Combinations are numbered with the last part changing fastest: 3 = 1 * 2 + 1.
+    ("MultiDiscrete", spaces.MultiDiscrete([3, 2]), 3, np.array([1, 1])),
+    ("MultiDiscrete start", spaces.MultiDiscrete([3, 2], start=[-1, 4]), 3, np.array([0, 5])),
+    ("MultiDiscrete dtype", spaces.MultiDiscrete([3, 2], dtype=np.int32), 0, np.int32([0, 0])),
+    ("MultiDiscrete shape", spaces.MultiDiscrete([[2, 2], [2, 3]]), 7, np.array([[0, 1], [0, 1]])),
+    ("MultiBinary", spaces.MultiBinary(3), 6, np.int8([1, 1, 0])),
 ]
 
 
@@ -448,17 +495,46 @@ def test_actions_become_those_of_the_environment(space, ours, theirs):
     assert (got == theirs).all()
 
 
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([3, 2], start=[1, 0]), spaces.MultiBinary(2)], ids=str)
+def test_combinations_are_counted_and_found_again(space):
+    act, count = control(space), num_actions(space)
+    actions = [act(number) for number in range(count)]
+    assert all(map(space.contains, actions)) and len({tuple(action) for action in actions}) == count
+    assert [number_of(space, action) for action in actions] == list(range(count))
+    actions[0][:] = 9  # An environment may write into what it is given.
+    assert space.contains(act(0))
+    for wrong in (actions[0], actions[1][:1], actions[1] + 0.5, "left"):
+        with pytest.raises(ValueError):
+            number_of(space, wrong)
+    drawn = {sample(space, np.random.default_rng(seed)) for seed in range(60)}
+    assert drawn == set(range(count)) and recorded(space, count - 1) == count - 1
+    with pytest.raises(ValueError):
+        recorded(space, count)
+
+
 DICT = spaces.Dict(a=spaces.Discrete(2))
+
+
+def nested(levels):
+    return DICT if levels == 1 else spaces.Dict(a=nested(levels - 1))
+
+
 IMAGE = spaces.Box(0, 255, (96, 96, 3), np.uint8)
 # (id, space of observations, space of actions, field, what the line must contain)
 UNSUPPORTED = [
     (
-        "13 Dict",
-        DICT,
+        "13 Tuple in a Dict",
+        spaces.Dict(a=DICT, b=spaces.Dict(c=spaces.Tuple([spaces.Discrete(2)]))),
         None,
-        "observation_space",
-        "Dict is not supported (got Dict('a': Discrete(2))); flatten with gymnasium.wrappers.Fl",
+        "observation_space['b']['c']",
+        "Tuple is not supported (got Tuple(Discrete(2))); flatten with gymnasium.wrappers.FlattenObservation",
     ),
+    ("13 image in a Dict", spaces.Dict(a=IMAGE), None, "observation_space['a']", "images are not supported"),
+    ("13 large Dict", spaces.Dict(a=DICT, b=spaces.Box(0, 1, (4095,))), None, "observation_space", "4,097 numbers"),
+    ("17 empty Dict", spaces.Dict(a=spaces.Dict()), None, "observation_space", "Dict has no numbers in it"),
+    ("Dict key", spaces.Dict({3: DICT}), None, "observation_space", "a key of Dict must be printable text"),
+    ("Dict key of two lines", spaces.Dict({"a\n": DICT}), None, "observation_space", r"(got 'a\n'); rename it"),
+    ("Dict too deep", nested(9), None, "observation_space" + "['a']" * 8, "more than 8 levels deep"),
     ("13 Tuple", spaces.Tuple([spaces.Discrete(2)]), None, "observation_space", "FlattenObservation"),
     ("13 Text", spaces.Text(3), None, "observation_space", "ObservationWrapper that turns the text into numbers"),
     ("13 Graph", spaces.Graph(spaces.Discrete(2), None), None, "observation_space", "Graph is not supported"),
@@ -474,17 +550,12 @@ UNSUPPORTED = [
     (
         "13 MultiDiscrete actions",
         None,
-        spaces.MultiDiscrete([2, 3]),
+        spaces.MultiDiscrete([5, 13]),
         "action_space",
-        "ActionWrapper that numbers the combinations",
+        "65 combinations are too many, the most is 64 (got MultiDiscrete([ 5 13])); write a gymnasium.ActionWrapper that",
     ),
-    (
-        "13 MultiBinary actions",
-        None,
-        spaces.MultiBinary(3),
-        "action_space",
-        "MultiBinary is not supported (got MultiBinary(3))",
-    ),
+    ("13 MultiBinary actions", None, spaces.MultiBinary(7), "action_space", "128 combinations are too many"),
+    ("13 many switches", None, spaces.MultiBinary(9000), "action_space", "more than 1,000,000,000 combinations"),
     ("13 Dict actions", None, DICT, "action_space", "ActionWrapper with Discrete or Box"),
     ("17 no observations", spaces.Box(0, 1, (0,)), None, "observation_space", "Box has no numbers in it"),
     ("17 no dimensions", spaces.Box(0, 1, ()), None, "observation_space", "Box has no dimensions"),
@@ -500,6 +571,11 @@ def test_unsupported_spaces_are_refused(use, case):
     with pytest.raises(UserError) as caught:
         use(source(envs.Spaces, **{name: space for name, space in given.items() if space is not None}), EnvLimits())
     assert caught.value.field == field and must_contain in str(caught.value)
+
+
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([4, 16]), spaces.MultiBinary(6)], ids=str)
+def test_64_combinations_are_not_too_many(space):
+    assert describe(source(envs.Spaces, action_space=space), EnvLimits()).spec.num_actions == 64
 
 
 def test_a_space_without_actions_is_refused():  # 17
@@ -656,12 +732,14 @@ def test_what_was_made_to_be_looked_at_is_closed():
         spaces.MultiBinary((2, 2)),
         spaces.Box(np.float32([-1, -np.inf]), np.float32([1, np.inf])),
         spaces.Box(0, 255, (2, 3), np.int64),
+        envs.Tanks.observation_space,
     ],
     ids=str,
 )
 def test_a_space_comes_back_from_its_record(space):
     """As a saved model keeps it."""
-    assert space_records.restore(json.loads(json.dumps(space_records.record(space)))) == space
+    restored = space_records.restore(json.loads(json.dumps(space_records.record(space))))
+    assert restored == space and str(restored) == str(space)  # Which tells the order of a Dict, too.
 
 
 def test_a_live_environment_stays_open():
@@ -703,6 +781,86 @@ def test_what_the_learner_is_told(name, observations, actions, horizon, threshol
     assert (spec.observation_names, spec.action_names, spec.horizon) == (observations, actions, horizon)
     assert task.threshold == threshold
     assert spec.continuous == (actions in (("torque",), ("force",)))
+
+
+def test_parts_are_named_by_their_keys():
+    spec = describe(EnvSource("foreign_envs:Tanks"), EnvLimits()).spec
+    joint, levels, modes = "arm.joint", ("tank[0]", "tank[1]"), ("mode is 1", "mode is 2", "mode is 3")
+    assert spec.observation_names == (*levels, "hour", joint, "arm.grip[0]", "arm.grip[1]", *modes)
+    assert spec.observation_low == (0, 0, 0, -1, 0, 0, 0, 0, 0) and spec.observation_high == (
+        10,
+        10,
+        1,
+        1,
+        1,
+        1,
+        1,
+        1,
+        1,
+    )
+    assert not spec.numbered and not spec.continuous
+
+
+def test_parts_with_one_name_are_refused():
+    space = spaces.Dict({"a.b": spaces.Box(0, 1, (1,)), "a": spaces.Dict(b=spaces.Box(0, 1, (1,)))})
+    with pytest.raises(UserError, match="^observation_space: two parts of Dict have the same name .got a.b."):
+        describe(source(envs.Spaces, observation_space=space), EnvLimits())
+    named = source(envs.OddlyTold, observation_space=space, observation_names=["left", "right"])
+    assert describe(named, EnvLimits()).spec.observation_names == ("left", "right")
+
+
+# (id, space, what the environment says, names of its actions)
+COMBINED = [
+    ("numbers", spaces.MultiDiscrete([2, 1], start=[1, 0]), None, ("action (1, 0)", "action (2, 0)")),
+    ("switches", spaces.MultiBinary(1), None, ("action (0)", "action (1)")),
+    ("values", spaces.MultiDiscrete([1, 2]), [["left"], ["hold", "fire"]], ("left + hold", "left + fire")),
+    (
+        "parts",
+        spaces.MultiDiscrete([1, 3]),
+        ["pump", "gear"],
+        ("pump 0 + gear 0", "pump 0 + gear 1", "pump 0 + gear 2"),
+    ),
+    ("named switches", spaces.MultiBinary(2), ["left", "fire"], ("nothing", "fire", "left", "left + fire")),
+    ("each", spaces.MultiDiscrete([2, 1]), ["on", "off"], ("on", "off")),
+    ("too few", spaces.MultiDiscrete([2, 1]), [["on"], ["off"]], ("action (0, 0)", "action (1, 0)")),
+    ("not different", spaces.MultiDiscrete([2, 1]), [["on", "on"], ["off"]], ("action (0, 0)", "action (1, 0)")),
+    ("long", spaces.MultiBinary(1), ["x" * 201], ("action (0)", "action (1)")),
+    ("one too many, twice", spaces.Discrete(2), ["a", "a", "b"], ("action 0", "action 1")),
+]
+
+
+@pytest.mark.parametrize(
+    ("space", "told", "names"), [case[1:] for case in COMBINED], ids=[case[0] for case in COMBINED]
+)
+def test_combinations_are_named(space, told, names):
+    said = {} if told is None else {"action_names": told}
+    assert describe(source(envs.OddlyTold, action_space=space, **said), EnvLimits()).spec.action_names == names
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "remarks"),
+    [
+        ((), ()),
+        ((gymnasium.wrappers.NormalizeObservation,), ("NormalizeObservation: its numbers drift",)),
+        ((gymnasium.wrappers.NormalizeReward,), ("NormalizeReward: its numbers drift",)),
+        (
+            (
+                gymnasium.wrappers.NormalizeReward,
+                gymnasium.wrappers.NormalizeObservation,
+                gymnasium.wrappers.OrderEnforcing,
+            ),
+            ("NormalizeObservation: ", "NormalizeReward: "),
+        ),
+    ],
+    ids=["none", "observations", "rewards", "both, within another"],
+)
+def test_numbers_that_drift_are_told(wrappers, remarks):
+    env = functools.reduce(lambda inner, wrapper: wrapper(inner), wrappers, envs.Walk())
+    task = describe(EnvSource.of(env), EnvLimits())
+    assert task.spec.normalized == (gymnasium.wrappers.NormalizeObservation in wrappers)
+    assert len(task.remarks) == len(remarks) and all(map(str.startswith, task.remarks, remarks))
+    restored = restore(json.loads(json.dumps(task.record())))
+    assert restored.spec == task.spec and restored.remarks == ()
 
 
 @pytest.mark.parametrize("names", [5, {"a"}, ["a", "a", "b"], ["a", "b\x1b", "c"], ["x" * 201, "y", "z"]])

@@ -69,6 +69,15 @@ def test_the_report_of_a_check(capsys):
         ("CartPole-v1", "pole angular velocity  -inf to inf "),
         ("Pendulum-v1", "controls: torque (Box(-2.0, 2.0, (1,), float32))"),
         ("Taxi-v4", "and 480 more"),
+        ("foreign_envs:Tanks", "\n  arm.joint    -1 to 1  0\n"),
+        (
+            "foreign_envs:Tanks",
+            "actions: drain + closed, drain + open, hold + closed, hold + open, fill + closed, fill",
+        ),
+        (
+            "foreign_envs:normalized",
+            "  warning: NormalizeObservation: its numbers drift while it runs, so rules over them",
+        ),
         ("foreign_envs:Endless", "warning: an episode that did not end by itself was cut after 1000 steps"),
         ("foreign_envs:Leaking", "deterministic: no: episode 0 gave two different digests"),
     ],

@@ -134,6 +134,29 @@ def test_controls_of_a_teacher_are_in_the_units_of_policies(told, ours):
     np.testing.assert_allclose(teacher.action(np.zeros(3, np.float32)), [ours])
 
 
+class Leveller:
+    """Fills the first tank up to 5 and holds it there; looks at the parts as the environment gives them."""
+
+    def predict(self, obs, deterministic=False):
+        assert obs["tank"].shape == (2,) and obs["mode"] in (1, 2, 3)
+        return np.array([np.sign(5 - obs["tank"][0]), obs["tank"][1] < 5], int), None
+
+
+def test_a_teacher_of_combinations_over_parts():
+    """Its lessons have the number of each combination: 2 * (pump + 1) + valve."""
+    task = hosted_task("foreign_envs:Tanks", ())
+    room, ids = Classroom(task, Leveller()), [EpisodeId(0, CHECK, number) for number in range(3)]
+    lessons = room.taught(ids)
+    room.close()
+    for lesson in lessons:
+        first, second = lesson.observations[:, 0], lesson.observations[:, 1]
+        np.testing.assert_array_equal(lesson.actions, 2 * (np.sign(5 - first) + 1) + (second < 5))
+        assert lesson.actions.dtype == np.int32
+    for action in (np.array([2, 0]), np.array([0, 0, 0]), np.array([0.0, 1.0]), 1):
+        with pytest.raises(UserError, match=r"teacher: gives an action that is not in MultiDiscrete\(\[3 2\]"):
+            Teacher(Answers(action), task).action(None)
+
+
 def test_rules_agree_with_a_teacher_at_its_bound_where_they_go_beyond():
     """They ask for three times the largest torque, and the environment gets the largest."""
     task, maps = hosted_task("Pendulum-v1", ()), [Features.of(Polynomial(0), (0, 1, 2))] * 2

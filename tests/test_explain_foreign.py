@@ -123,6 +123,23 @@ def test_the_whole_text_of_a_cart_pole():
     )
 
 
+@pytest.mark.parametrize(
+    "basis", [Polynomial(1), Fourier(np.eye(4, dtype=np.float32), bias=True)], ids=["sum", "waves"]
+)
+def test_units_that_drift_are_not_called_the_environments_own(basis):
+    spec = dataclasses.replace(task("CartPole-v1").spec, normalized=True)
+    text = explain(cart_pole(basis=basis), (dataclasses.replace(task("CartPole-v1"), spec=spec),)).text
+    assert "Numbers have two digits, in the units of NormalizeObservation, which drift." in text
+    assert "own units" not in text
+
+
+def test_a_condition_stands_in_brackets_in_a_sum():
+    names = ("x", "mode is 2", "y - z", "island")
+    spec = dataclasses.replace(task("CartPole-v1").spec, observation_names=names)
+    text = explain(cart_pole(), (dataclasses.replace(task("CartPole-v1"), spec=spec),)).text
+    assert rules_of(text)[0].startswith("if (y - z) + 0.0097*island + 0.042*x - 0.0021*(mode is 2) > 2.9406 then")
+
+
 def test_a_plane_that_points_the_other_way_is_the_same_rule_with_the_skills_exchanged():
     there, back = (
         explain(cart_pole(sign * np.array([0.3, 0.4, -0.1, 1.2, 0.7])), (task("CartPole-v1"),)) for sign in (1, -1)

@@ -2,12 +2,13 @@
 what is odd."""
 
 import json
+import os
 import sys
 
 import gymnasium
 import numpy as np
 import pytest
-from foreign_envs import Walk
+from foreign_envs import Tanks, Walk
 
 from asap import ASAP
 from asap.base.arrays import known_mean, stack
@@ -225,6 +226,88 @@ def test_predict_is_as_stable_baselines3_calls_it():
     assert env.single_action_space.contains(action) and np.ndim(state) == 0
     with pytest.raises(UserError, match="obs: obs shape"):
         model.predict(np.zeros(3, np.float32))
+
+
+PARTS = [*SHORT, "learn.batch_steps=96"]
+
+
+@pytest.fixture(scope="module")
+def tanks() -> ASAP:
+    """Observations of several parts, actions of several choices."""
+    return ASAP("foreign_envs:Tanks", settings=PARTS).learn(600)
+
+
+def test_parts_and_combinations_are_learned_by_workers_too(tanks, monkeypatch):
+    monkeypatch.syspath_prepend(os.path.dirname(__file__))
+    again = ASAP("foreign_envs:Tanks", settings=PARTS, workers=2).learn(600)
+    assert parameter_digest(again.policy) == parameter_digest(tanks.policy)
+    assert again.evaluate(episodes=4)["returns"] == tanks.evaluate(episodes=4)["returns"]
+
+
+def test_a_policy_over_parts_takes_what_the_environment_gives(tanks):
+    env = gymnasium.vector.SyncVectorEnv([Tanks] * 3)
+    observations, _ = env.reset(seed=0)
+    actions, skills = tanks.predict(observations, deterministic=True)
+    assert actions.shape == (3, 2) and actions.dtype == np.int64 and skills.shape == (3,)
+    env.step(actions)  # Each asserts that its space contains its action.
+    observation, _ = Tanks().reset(seed=1)
+    vector = tanks.tasks.tasks[0].reader()(observation)
+    for one in (observation, vector):
+        action, skill = tanks.predict(one, deterministic=True)
+        assert (action == actions[1]).all() and skill == skills[1] and Tanks.action_space.contains(action)
+    vectors = tanks.predict(np.stack([vector] * 2), state=[-1, -1], deterministic=True)[0]
+    assert (vectors == actions[1]).all() and vectors.shape == (2, 2)
+    none = {key: value[:0] for key, value in observations.items() if key != "arm"}
+    empty = {**none, "arm": {key: value[:0] for key, value in observations["arm"].items()}}
+    assert tanks.predict(empty)[0].shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tank": np.float32([1, np.nan])}, "obs: obs['tank'][1] is nan"),
+        ({"tank": np.zeros((3, 2), np.float32)}, "obs: obs['tank'] shape (3, 2) but observation_space says (2,)"),
+        ({"more": 1}, "obs: obs has the key 'more', which observation_space does not have (got ['tank', "),
+        ({"arm": {"joint": np.zeros(1, np.float32)}}, "obs: obs['arm'] has no key 'grip', which observation_space has"),
+        ({"arm": 1}, "obs: obs['arm'] must be a dict"),
+    ],
+)
+def test_parts_that_do_not_fit_are_named(tanks, change, said):
+    observation = {**Tanks().reset(seed=0)[0], **change}
+    with pytest.raises(UserError) as caught:
+        tanks.predict(observation)
+    assert str(caught.value).startswith(said)
+    for vector in (np.zeros(8, np.float32), 1.0):
+        with pytest.raises(UserError, match="^obs: obs must be a dict, as observation_space says"):
+            tanks.predict(vector)
+
+
+def test_a_saved_policy_over_parts_knows_them(tanks, tmp_path, capsys):
+    tanks.save(tmp_path / "tanks.asap")
+    loaded = ASAP.load(tmp_path / "tanks.asap")
+    assert loaded.tasks.spec == tanks.tasks.spec and "tank[1]" in loaded.tasks.spec.observation_names
+    observation = Tanks().reset(seed=0)[0]
+    one, other = (model.predict(observation, deterministic=True)[0] for model in (tanks, loaded))
+    assert (one == other).all() and loaded.evaluate(episodes=2) == tanks.evaluate(episodes=2)
+    assert capsys.readouterr().err == ""
+
+    class Reordered(Tanks):
+        observation_space = gymnasium.spaces.Dict([*Tanks.observation_space.spaces.items()][::-1])
+
+    class Longer(Tanks):
+        action_space = gymnasium.spaces.MultiDiscrete([3, 3], start=[-1, 0])
+
+    for env, field in ((Reordered, "observation_space"), (Longer, "action_space"), (Walk, "observation_space")):
+        with pytest.raises(RunError, match=f"env: {field} is .*, the model was made for"):
+            ASAP.load(tmp_path / "tanks.asap", env=env)
+
+
+def test_words_and_pictures_have_the_names_of_parts_and_combinations(tanks):
+    text = tanks.explain()
+    assert "score of drain + closed: " in text and "score of fill + open: " in text
+    assert "*(mode is 2)" in text and "*tank[0]" in text and "own units" in text
+    legend = tanks.plot().legends[0].get_texts()
+    assert any(name in entry.get_text() for entry in legend for name in tanks.tasks.spec.action_names)
 
 
 def test_draws_of_predict_begin_anew_with_the_model(tmp_path):

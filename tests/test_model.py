@@ -447,6 +447,15 @@ def test_bad_choices_are_refused_with_their_field(make, field):
     assert error_line(make).startswith(f"{field}: ")
 
 
+def test_an_environment_whose_numbers_drift_is_remarked_once(capsys):
+    model = ASAP("foreign_envs:normalized", settings=["run.candidates=0", "run.final_episodes=2"])
+    told = capsys.readouterr().err
+    assert told.count("\n") == told.count("note: NormalizeObservation: its numbers drift while it runs, so rules") == 1
+    model.predict(np.zeros(3, np.float32))
+    assert "in the units of NormalizeObservation, which drift" in model.explain()
+    assert "NormalizeObservation" not in capsys.readouterr().err
+
+
 def test_asap_offers_the_class():
     assert asap.ASAP is ASAP
 

@@ -57,7 +57,7 @@ def test_dots_have_the_colour_of_the_skill_that_rules_there():
 
 def test_the_border_is_drawn_where_the_sides_change():
     figure = observed_map(policy_of([-0.5, 1.0, 0.0]), task("MountainCar-v0"), visited(2))
-    assert "border" in [text.get_text() for text in figure.axes[0].texts]
+    assert "boundary" in [text.get_text() for text in figure.axes[0].texts]
     lines = [path.vertices for path in figure.axes[0].collections[-1].get_paths()]
     np.testing.assert_allclose(np.concatenate(lines)[:, 0], 0.5, atol=0.02)
 
@@ -113,6 +113,115 @@ def test_controls_are_told_by_their_range():
     policy = ASAPPolicy(Partition(jnp.float32([[0, 1, 0, 0]]), jnp.float32(4)), skills, linear, linear)
     words = words_of(observed_map(policy, task("Pendulum-v1"), visited(3)))
     assert words[1].startswith("skill 0: torque -0.") and words[2] == "skill 1: torque 2"
+
+
+def sets(means, beta, num_inputs):
+    """Skills that set the same numbers everywhere; -1 and 1 are the bounds."""
+    linear, constant = Features.of(Polynomial(1), tuple(range(num_inputs))), Features.of(Polynomial(0), (0,))
+    skills = GaussianSkills(jnp.float32(means)[..., None], jnp.zeros(np.shape(means)))
+    return ASAPPolicy(Partition(jnp.atleast_2d(jnp.float32(beta)), jnp.float32(20)), skills, linear, constant)
+
+
+def two_controls(**changes):
+    """Two inputs; a thrust from 0 to 10 and a rudder from -30 to 30."""
+    told = {"action_names": ("thrust", "rudder"), "action_low": (0.0, -30.0), "action_high": (10.0, 30.0)}
+    names = {"observation_names": ("x", "y"), "observation_low": (-9.0,) * 2, "observation_high": (9.0,) * 2}
+    spec = dataclasses.replace(task("Pendulum-v1").spec, **{**names, **told, **changes})
+    return dataclasses.replace(task("Pendulum-v1"), spec=spec)
+
+
+def viridis(share):
+    return matplotlib.colormaps["viridis"](share)[:3]
+
+
+def bars_of(figure):
+    """The label and the limits of each colour bar."""
+    bars = [axes for axes in figure.axes if axes.get_label() == "<colorbar>"]
+    return [(bar.get_xlabel(), *np.round(bar.get_xlim(), 3)) for bar in bars]
+
+
+def test_controls_are_coloured_by_the_mean_action():
+    """Thrust 2 and 7 on the two sides of x = 0, rudder 15 and beyond its bound of 30: the ends of both scales."""
+    policy = sets([[-0.6, 0.5], [0.4, 3.0]], [0.0, 1.0, 0.0], 2)
+    states = visited(2)
+    figure = observed_map(policy, two_controls(), states, [0.5, 0.5])
+    assert bars_of(figure) == [("mean thrust", 2.0, 7.0), ("mean rudder", 15.0, 30.0)]
+    panels = [axes for axes in figure.axes if axes.images]
+    assert len(panels) == 2
+    for axes in panels:
+        image = np.asarray(axes.images[0].get_array())
+        np.testing.assert_allclose(image[90, 10], viridis(0.0))
+        np.testing.assert_allclose(image[90, 230], viridis(1.0))
+        dots = axes.collections[0].get_facecolors()[:, :3]
+        np.testing.assert_allclose(dots, [viridis(1.0 if x > 0 else 0.0) for x in states[:, 0]])
+        tags = {text.get_text(): text.get_position()[0] for text in axes.texts if text.get_text().startswith("skill")}
+        assert tags["skill 0"] < 0 < tags["skill 1"]
+        border = np.concatenate([path.vertices for path in axes.collections[-1].get_paths()])
+        np.testing.assert_allclose(border[:, 0], 0.0, atol=0.02)
+    assert words_of(figure)[1:] == [
+        "skill 0: thrust 2, rudder 15 (used 50 %)",
+        "skill 1: thrust 7, rudder 30 (used 50 %)",
+    ]
+
+
+def test_a_skill_that_follows_the_state_is_not_one_colour():
+    """A torque of 2 times the sine: the background and the dots run through the whole scale."""
+    linear = Features.of(Polynomial(1), (0, 1, 2))
+    skills = GaussianSkills(jnp.zeros((2, 1, 4)).at[:, 0, 2].set(1.0), jnp.zeros((2, 1)))
+    policy = ASAPPolicy(Partition(jnp.float32([[0, 0, 0, 1]]), jnp.float32(4)), skills, linear, linear)
+    figure = observed_map(policy, task("Pendulum-v1"), np.clip(visited(3), -1, 1))
+    axes = figure.axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("sin angle", "angular velocity")
+    row = np.asarray(axes.images[0].get_array())[90]
+    np.testing.assert_allclose(row[[0, -1]], [viridis(0.0), viridis(1.0)], atol=0.02)
+    assert len(np.unique(row, axis=0)) > 100 and bars_of(figure) == [("mean torque", -2.0, 2.0)]
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, 1), (6, 6), (7, 6)])
+def test_of_many_controls_the_first_are_shown_and_that_is_said(count, shown, tmp_path):
+    names = tuple(f"joint {i}" for i in range(count))
+    many = two_controls(action_names=names, action_low=(-1.0,) * count, action_high=(1.0,) * count)
+    policy = sets(np.linspace(-1, 1, 2 * count).reshape(2, count), [0.0, 1.0, 0.0], 2)
+    figure = observed_map(policy, many, visited(2), None, "title")
+    figure.savefig(tmp_path / "map.png")
+    assert [bar[0] for bar in bars_of(figure)] == [f"mean joint {i}" for i in range(shown)]
+    assert figure.get_suptitle() == ("title" if shown == count else "title (the first 6 of 7 actions)")
+
+
+def test_skills_that_all_set_the_same_can_be_drawn(tmp_path):
+    figure = observed_map(sets([[0.0, 1.0], [0.0, 1.0]], [0.0, 1.0, 0.0], 2), two_controls(), visited(2))
+    figure.savefig(tmp_path / "map.png")
+    np.testing.assert_allclose(np.asarray(figure.axes[0].images[0].get_array())[0, 0], viridis(0.5), atol=0.01)
+
+
+def test_controls_along_one_input_are_curves():
+    one = two_controls(observation_names=("level",), observation_low=(-9.0,), observation_high=(9.0,))
+    figure = observed_map(sets([[-0.6, 0.5], [0.4, 1.0]], [0.0, 1.0], 1), one, visited(1))
+    for axes, label, values in zip(figure.axes, ("mean thrust", "mean rudder"), ((2, 7), (15, 30)), strict=True):
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("level", label)
+        x, y = np.asarray(axes.collections[0].get_offsets()).T
+        np.testing.assert_allclose(y, np.where(x > 0, values[1], values[0]), rtol=1e-6)
+
+
+def test_cells_of_controls_have_the_colour_of_their_action_and_the_frame_of_their_skill():
+    names = tuple(f"row 0 column {c}" for c in range(3))
+    set_one = {"action_names": ("thrust",), "action_low": (0.0,), "action_high": (10.0,)}
+    cells = two_controls(observation_names=names, numbered=True, **set_one)
+    policy = sets([[-0.6], [0.4]], [-1.0, 0.0, 2.0, 2.0], 3)
+    figure = observed_map(policy, cells, np.eye(3, dtype=np.float32)[:2])
+    axes = figure.axes[0]
+    faces = [patch.get_facecolor()[:3] for patch in axes.patches if patch.get_fill()]
+    frames = [matplotlib.colors.to_hex(patch.get_edgecolor()).upper() for patch in axes.patches if not patch.get_fill()]
+    np.testing.assert_allclose(faces, [viridis(0.0), viridis(1.0), matplotlib.colors.to_rgb("#EDEDED")])
+    assert frames == [skill_colour(0), skill_colour(1)]
+    assert [text.get_text() for text in axes.texts] == ["2", "7"] and bars_of(figure) == [("mean thrust", 2.0, 7.0)]
+
+
+def test_a_map_over_drifting_numbers_says_so():
+    spec = dataclasses.replace(task("CartPole-v1").spec, normalized=True)
+    drifting = dataclasses.replace(task("CartPole-v1"), spec=spec)
+    words = words_of(observed_map(policy_of([0.1, 0, 0, 1, 0.5]), drifting, visited(4)))
+    assert words[0].endswith("; inputs in the units of NormalizeObservation, which drift")
 
 
 def test_states_of_another_environment_are_refused():

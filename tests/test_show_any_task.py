@@ -296,7 +296,6 @@ def test_the_rounded_policy_without_planes_can_be_played(policy):
         (UP_RIGHT, find("two-rooms"), None, "one skill everywhere; arrows: its actions"),
         (DRIBBLE, find("striker-r1"), None, "one skill, wherever the ball is"),
         (PUSH_RIGHT, Plain(), visited(), "one skill everywhere; dots: visited states"),
-        (controls(0), Plain(spec=CONTROLS), visited(), "one skill everywhere; dots: visited states"),
         (
             BY_CELL,
             Plain(spec=GRID),
@@ -304,7 +303,7 @@ def test_the_rounded_policy_without_planes_can_be_played(policy):
             "one skill everywhere, with its likeliest action; grey where never visited",
         ),
     ],
-    ids=["rooms", "pitch", "visited", "controls", "cells"],
+    ids=["rooms", "pitch", "visited", "cells"],
 )
 def test_maps_without_planes_have_one_colour_in_full(policy, task, states, legend, tmp_path):
     with warnings.catch_warnings():
@@ -319,6 +318,12 @@ def test_maps_without_planes_have_one_colour_in_full(policy, task, states, legen
     else:
         cells = [matplotlib.colors.to_hex(patch.get_facecolor()).upper() for patch in axes.patches]
         assert cells == [SKILL_COLOURS[0]] * 5 + ["#EDEDED"]
+
+
+def test_one_skill_that_sets_numbers_is_told_by_its_action():
+    figure = policy_map(controls(0), Plain(spec=CONTROLS), visited(), [1.0])
+    assert legend_of(figure)[0] == "one skill everywhere; dots: visited states; colour: its mean action"
+    assert len(np.unique(np.asarray(figure.axes[0].images[0].get_array()).reshape(-1, 3), axis=0)) > 50
 
 
 def test_one_input_without_planes_is_a_strip():

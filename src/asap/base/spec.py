@@ -23,6 +23,7 @@ class Spec:
     action_low: tuple[float, ...] = ()  # Of continuous actions, in the environment's units; infinite without a bound.
     action_high: tuple[float, ...] = ()
     numbered: bool = False  # Observations are states by their number: one of them is 1, all others 0.
+    normalized: bool = False  # Observations are in the units of a running mean and deviation, which drift.
     place: str = ""  # What a map of the states is drawn on; empty where nobody has drawn one.
 
     @property
@@ -111,7 +112,9 @@ class Task(Protocol):
 
     # What a user's program gives and takes.
     @property
-    def observation_shape(self) -> tuple[int, ...]: ...
+    def observation_shape(self) -> Any:
+        """Of an observation as the user has it; of one made of parts, those of the parts by their keys."""
+        ...
 
     @property
     def actions(self) -> str:

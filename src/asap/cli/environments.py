@@ -115,7 +115,7 @@ def _checked(source: "EnvSource", rules: "EnvLimits", episodes: int, seed: int) 
         "returns": [min(played.returns), max(played.returns)],
         "terminated": played.terminated,
         "success": float(np.mean(played.success)) if played.success else None,
-        "warnings": list(played.notes),
+        "warnings": [*task.remarks, *played.notes],
         "not_deterministic": determinism.check(lambda: CheckedEnv(source, rules), seeds[:TWICE]),
     }
 

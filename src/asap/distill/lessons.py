@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from asap.base.action_units import ControlUnits
 from asap.base.episodes import EpisodeId
 from asap.base.errors import UserError
-from asap.envs.gymnasium.actions import Action
+from asap.envs.gymnasium.actions import Action, number_of
 from asap.envs.gymnasium.checked_env import CheckedEnv
 from asap.envs.gymnasium.errors import EnvError, explained
 from asap.envs.gymnasium.make import EnvSource
@@ -54,13 +54,12 @@ class Teacher:
             told = f"predict raised {type(error).__name__}: {error}"
             raise UserError("teacher", told, cure=f"see that it was made for {self._task.name}") from error
         space = self._task.action_space
-        return self._choice(action, space) if isinstance(space, spaces.Discrete) else self._controls(action, space)
-
-    def _choice(self, action: Any, space: spaces.Discrete) -> int:
-        given = np.asarray(action)
-        if given.size != 1 or given.dtype.kind not in "biu" or not space.start <= given.item() < space.start + space.n:
-            raise self._refused(action, space)
-        return int(given.item() - space.start)
+        if isinstance(space, spaces.Box):
+            return self._controls(action, space)
+        try:
+            return number_of(space, action)
+        except ValueError:
+            raise self._refused(action, space) from None
 
     def _controls(self, action: Any, space: spaces.Box) -> Float[np.ndarray, "A"]:
         given = np.asarray(action)
@@ -142,5 +141,5 @@ class Classroom:
             total += reward
         self.num_steps += len(observations)
         self.num_episodes += 1
-        kind = np.int32 if isinstance(self.task.action_space, spaces.Discrete) else np.float32
+        kind = np.float32 if self.task.spec.continuous else np.int32
         return Lesson(np.stack(observations), np.asarray(actions, kind) if asks else None, total)

@@ -64,6 +64,11 @@ def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     return TaskSet(tasks, config.run.weights)
 
 
+def remarks_on(tasks: Iterable[Task]) -> list[str]:
+    """What the user should know about environments before they are learned."""
+    return [remark for task in tasks if isinstance(task, HostedTask) for remark in task.remarks]
+
+
 def limits_of(env: EnvConfig) -> EnvLimits:
     return EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.env_retries)
 

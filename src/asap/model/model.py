@@ -12,7 +12,7 @@ model = ASAP.load("cartpole.asap")
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,13 +232,13 @@ class ASAP:
 
     def predict(
         self,
-        obs: ArrayLike,
+        obs: ArrayLike | Mapping[str, Any],
         state: ArrayLike | None = None,
         episode_start: ArrayLike | None = None,
         deterministic: bool = False,
         task: str | None = None,
     ) -> tuple[Any, Any]:
-        """Action and skill for an observation, or for n of them, stacked on a first axis.
+        """Action and skill for an observation as the environment gives it, or for n of them, stacked on a first axis.
 
         `state` is the skill that the last call returned; only a policy that commits to its skill (policy.termination)
         looks at it. None, -1, or `episode_start` stand for the first step of an episode. Deterministic is the most

@@ -2,6 +2,7 @@
 compute."""
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ class Predictor:
     def __init__(self, tasks: TaskSet, policy: ASAPPolicy, seed: int):
         self._tasks, self._policy, first = tasks, policy, tasks.tasks[0]
         self._read, self._act, self._shape = first.reader(), first.actor(), first.observation_shape
-        self._player = Player(plan_of(policy, len(tasks.spec.observation_names), tasks.descriptors))
+        self._size = len(tasks.spec.observation_names)
+        self._player = Player(plan_of(policy, self._size, tasks.descriptors))
         self._generator, self._seed, self._calls = host_generator(seed, _PREDICT), seed, 0
 
     def __getstate__(self) -> tuple:
@@ -39,7 +41,7 @@ class Predictor:
 
     def predict(
         self,
-        obs: ArrayLike,
+        obs: ArrayLike | Mapping[str, Any],
         state: ArrayLike | None,
         episode_start: ArrayLike | None,
         deterministic: bool,
@@ -51,11 +53,13 @@ class Predictor:
             return self._act(action), np.int64(skill)
         return self._predict_rows(obs, state, episode_start, bool(deterministic), index)
 
-    def _predict_rows(self, obs: ArrayLike, state, episode_start, deterministic: bool, task: int) -> tuple[Any, Any]:
-        shape = _shape_of(obs)
-        is_batch = shape is not None and len(shape) == len(self._shape) + 1 and shape[1:] == self._shape
-        count = shape[0] if is_batch else 1
-        rows = list(obs) or [np.zeros(self._shape)] if is_batch else [obs]
+    def _predict_rows(self, obs: Any, state, episode_start, deterministic: bool, task: int) -> tuple[Any, Any]:
+        is_vector_of_parts = isinstance(self._shape, Mapping) and not isinstance(obs, Mapping)
+        stacked = _rows(obs, (self._size,) if is_vector_of_parts else self._shape)
+        is_batch = stacked is not None
+        count = len(stacked) if is_batch else 1
+        # Of no observations at all, the actions still have a shape.
+        rows = [self._read(row) for row in (stacked if is_batch else [obs])] or [np.zeros(self._size, np.float32)]
         previous = checked_state(state, episode_start, (count,) if is_batch else (), self._policy.num_skills)
         before = np.append(np.atleast_1d(previous), NO_SKILL)
         # The first of many draws as it would alone, and what comes after the call does not depend on the others.
@@ -64,7 +68,7 @@ class Predictor:
             call = self._calls
         generators = [self._generator, *[host_generator(self._seed, _OTHER_ROWS, call)] * (len(rows) - 1)]
         chosen = [
-            self._player.act(self._read(row), int(skill), deterministic, generator, task)
+            self._player.act(row, int(skill), deterministic, generator, task)
             for row, skill, generator in zip(rows, before, generators)
         ]
         actions, skills = [self._act(action) for _, action in chosen], [np.int64(skill) for skill, _ in chosen]
@@ -81,12 +85,20 @@ class Predictor:
         raise UserError("task", what, repr(name), f"choose from {', '.join(names)}")
 
 
-def _shape_of(obs: ArrayLike) -> tuple[int, ...] | None:
-    """None for rows of different lengths, which the reader refuses."""
-    try:
-        return np.shape(obs)
-    except ValueError:
+def _rows(obs: Any, shape: Any) -> list[Any] | None:
+    """The observations in a stack of several; None for a single one, or for what the reader refuses."""
+    if isinstance(obs, Mapping) != isinstance(shape, Mapping):
         return None
+    if isinstance(obs, Mapping):
+        parts = {key: _rows(part, shape[key]) if key in shape else None for key, part in obs.items()}
+        if None in parts.values() or len(set(map(len, parts.values()))) != 1:
+            return None
+        return [dict(zip(parts, row)) for row in zip(*parts.values())]
+    try:
+        found = np.shape(obs)
+    except ValueError:  # Rows of different lengths.
+        return None
+    return list(obs) if len(found) == len(shape) + 1 and found[1:] == shape else None
 
 
 def checked_state(

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
+from asap.base.action_units import ControlUnits
 from asap.base.errors import UserError
 from asap.base.spec import Spec
 from asap.policy.policy import ASAPPolicy
@@ -49,6 +50,15 @@ def actions_at(policy: ASAPPolicy, skills: ArrayLike, observations: ArrayLike, m
     return np.asarray(_actions_at(policy, jnp.asarray(skills, jnp.int32), observations, m))
 
 
+def controls_at(
+    policy: ASAPPolicy, skills: ArrayLike, observations: ArrayLike, m: Descriptor, spec: Spec
+) -> np.ndarray:
+    """(N, A): the mean action of one given skill at each observation, as the environment gets it."""
+    observations, m = jnp.asarray(observations, jnp.float32), jnp.asarray(m, jnp.float32)
+    means = np.asarray(_means_at(policy, jnp.asarray(skills, jnp.int32), observations, m))
+    return ControlUnits.of_bounds(spec.action_low, spec.action_high).theirs(means)
+
+
 # Compiled as a whole, with the policy as an argument: dozens of small operations one by one take seconds to start.
 @jax.jit
 def _partition_at(
@@ -69,6 +79,13 @@ def _actions_at(
         return jnp.exp(policy.skills.log_probs_of_skill(skill, policy.phi(x, m)))
 
     return jax.vmap(at_one)(skills, observations)
+
+
+@jax.jit
+def _means_at(
+    policy: ASAPPolicy, skills: Int[Array, "N"], observations: Float[Array, "N O"], m: Float[Array, "Z"]
+) -> Float[Array, "N A"]:
+    return jax.vmap(lambda skill, x: policy.skills.means(policy.phi(x, m))[skill])(skills, observations)
 
 
 def mean_actions(policy: ASAPPolicy, regions: Regions, skill: int | np.integer, m: Descriptor) -> np.ndarray:

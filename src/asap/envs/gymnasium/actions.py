@@ -8,18 +8,33 @@ from gymnasium import Space, spaces
 from jaxtyping import Float
 
 from asap.base.action_units import ControlUnits
-from asap.envs.gymnasium.spaces import num_numbers
+from asap.envs.gymnasium.spaces import choices, combinations, num_actions
 
 Action = int | Float[np.ndarray, "A"]
 
 
 def control(space: Space) -> Callable[[Action], Any]:
-    """Discrete: the number of an action, from 0. Box: one number per dimension, see `_scaled`."""
+    """Discrete: the number of an action, from 0; MultiDiscrete and MultiBinary: that of a combination. Box: one number
+    per dimension, see `_scaled`."""
+    if isinstance(space, spaces.Box):
+        return _scaled(space)
     if isinstance(space, spaces.Discrete):
         kind, start = space.dtype.type, int(space.start)
         # As `sample` gives them, which is what environments have been tried with; made beforehand, to save time.
         return [kind(start + action) for action in range(int(space.n))].__getitem__
-    return _scaled(space)
+    known = [np.array(values, space.dtype).reshape(space.shape) for values in combinations(space)]
+    return lambda action: known[action].copy()  # Environments may write into theirs.
+
+
+def number_of(space: Space, action: Any) -> int:
+    """The number of an action to choose, from 0, that `control` turns into this one; ValueError if it is none."""
+    given, parts = np.asarray(action), choices(space)
+    if given.size != len(parts) or given.dtype.kind not in "biu":
+        raise ValueError(f"{action!r:.80} is no action of {space}")
+    number = 0
+    for value, part in zip(given.ravel().tolist(), parts, strict=True):
+        number = len(part) * number + part.index(value)
+    return number
 
 
 def _scaled(space: spaces.Box) -> Callable[[Float[np.ndarray, "A"]], np.ndarray]:
@@ -36,22 +51,23 @@ def _scaled(space: spaces.Box) -> Callable[[Float[np.ndarray, "A"]], np.ndarray]
 
 
 def sample(space: Space, generator: np.random.Generator) -> Action:
-    if isinstance(space, spaces.Discrete):
-        return int(generator.integers(space.n))
-    return generator.uniform(-1, 1, num_numbers(space))
+    if isinstance(space, spaces.Box):
+        return generator.uniform(-1, 1, num_actions(space))
+    return int(generator.integers(num_actions(space)))
 
 
 def recorded(space: Space, value: Any) -> Action:
     """An action as JSON has it; ValueError if it is none."""
-    if isinstance(space, spaces.Discrete):
-        if type(value) is not int or not 0 <= value < space.n:
-            raise ValueError(f"{value!r} is none of {space.n} actions")
+    count = num_actions(space)
+    if not isinstance(space, spaces.Box):
+        if type(value) is not int or not 0 <= value < count:
+            raise ValueError(f"{value!r} is none of {count} actions")
         return value
     try:
         action = np.asarray(value, float)
     except OverflowError:
         action = np.empty(0)
     # Beyond float32 it was not recorded: no policy has such numbers.
-    if action.shape != (num_numbers(space),) or not (np.abs(action) <= np.finfo(np.float32).max).all():
-        raise ValueError(f"{value!r:.80} is not a list of {num_numbers(space)} numbers")
+    if action.shape != (count,) or not (np.abs(action) <= np.finfo(np.float32).max).all():
+        raise ValueError(f"{value!r:.80} is not a list of {count} numbers")
     return action

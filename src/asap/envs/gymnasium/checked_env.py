@@ -14,7 +14,7 @@ from asap.envs.gymnasium.actions import Action, control, recorded, sample
 from asap.envs.gymnasium.errors import EnvError, raised, show, unreadable
 from asap.envs.gymnasium.isolation import Isolated, Surroundings, is_of_a_person
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
-from asap.envs.gymnasium.observations import LARGEST, flag, number, reading, success, wrong_answer
+from asap.envs.gymnasium.observations import LARGEST, entry, flag, number, reading, success, wrong_answer
 from asap.envs.gymnasium.spaces import bounds, check_spaces
 
 __all__ = ["DEFAULT_LIMIT", "CheckedEnv", "EnvError", "time_limit"]
@@ -198,7 +198,8 @@ class CheckedEnv:
         if not outside.any():
             return ""
         t, i = np.unravel_index(outside.argmax(), outside.shape)
-        return f"obs[{i}] is {seen[t, i]:g}, outside of observation_space, which says {self._low[i]:g} to {self._high[i]:g}"
+        says = f"{self._low[i]:g} to {self._high[i]:g}"
+        return f"{entry(self._spaces[0], int(i))} is {seen[t, i]:g}, outside of observation_space, which says {says}"
 
     def _check_bounds(self, field: str) -> None:
         outside = self._outside(self._seen.pop()[None])

@@ -5,7 +5,7 @@ Each function returns what it was given, in our form, or raises `EnvError`.
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from gymnasium import Space, spaces
 from jaxtyping import Float
 
 from asap.envs.gymnasium.errors import EnvError, show
+from asap.envs.gymnasium.spaces import num_numbers
 
 LARGEST = float(np.finfo(np.float32).max)
 _SURELY = 1e38  # Numbers below this fit into float32.
@@ -22,16 +23,50 @@ Notice = Callable[[str], None]
 Reading = Callable[[Any], Float[np.ndarray, "O"]]
 
 
-def reading(space: Space, notice: Notice) -> Reading:
-    """How observations of a space become vectors. The vector is always new: environments may reuse theirs."""
+def reading(space: Space, notice: Notice, place: str = "obs") -> Reading:
+    """How observations of a space become vectors. The vector is always new: environments may reuse theirs.
+
+    `place` is what an observation is called in messages.
+    """
+    if isinstance(space, spaces.Dict):
+        return _parts(space, notice, place)
     if isinstance(space, spaces.Discrete):
-        return _one_hot(space)
+        return _one_hot(space, place)
     if isinstance(space, spaces.MultiDiscrete):
-        return _one_hots(space)
-    return _vector(space, notice)
+        return _one_hots(space, place)
+    return _vector(space, notice, place)
 
 
-def _vector(space: spaces.Box | spaces.MultiBinary, notice: Notice) -> Reading:
+def entry(space: Space, index: int, place: str = "obs") -> str:
+    """Where in an observation a number of its vector stands: `obs['arm'][2]`."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            if index < num_numbers(part):
+                return entry(part, index, f"{place}[{key!r}]")
+            index -= num_numbers(part)
+    return _place(place, space.shape, index)
+
+
+def _parts(space: spaces.Dict, notice: Notice, place: str) -> Reading:
+    """One part after the other, in the order of the space."""
+    reads = {key: reading(part, notice, f"{place}[{key!r}]") for key, part in space.spaces.items()}
+    none = np.zeros(0, np.float32)
+
+    def read(observation: Any) -> Float[np.ndarray, "O"]:
+        if not isinstance(observation, Mapping):
+            raise EnvError(f"{place} must be a dict, as observation_space says", show(observation))
+        for key in reads:
+            if key not in observation:
+                raise EnvError(f"{place} has no key {key!r}, which observation_space has")
+        if len(observation) > len(reads):
+            extra = next(key for key in observation if key not in reads)
+            raise EnvError(f"{place} has the key {extra!r:.80}, which observation_space does not have")
+        return np.concatenate([none, *(read_part(observation[key]) for key, read_part in reads.items())])
+
+    return read
+
+
+def _vector(space: spaces.Box | spaces.MultiBinary, notice: Notice, place: str) -> Reading:
     shape, dtype, is_flat = space.shape, space.dtype, len(space.shape) == 1
     is_float = np.issubdtype(dtype, np.floating)
     size = _size_of_few if math.prod(shape) <= _FEW else _size_of_many
@@ -41,7 +76,7 @@ def _vector(space: spaces.Box | spaces.MultiBinary, notice: Notice) -> Reading:
             flat = observation if is_flat else observation.ravel()
             if size(flat) < _SURELY:
                 return flat.astype(np.float32)
-        return _with_care(observation, space, notice)
+        return _with_care(observation, space, notice, place)
 
     return read
 
@@ -56,64 +91,66 @@ def _size_of_many(flat: Float[np.ndarray, "O"]) -> float:
     return float(np.abs(flat).max())
 
 
-def _with_care(observation: Any, space: spaces.Box | spaces.MultiBinary, notice: Notice) -> Float[np.ndarray, "O"]:
+def _with_care(
+    observation: Any, space: spaces.Box | spaces.MultiBinary, notice: Notice, place: str
+) -> Float[np.ndarray, "O"]:
     try:
         array = np.asarray(observation)
     except Exception:
-        raise EnvError("obs is not an array of numbers", show(observation)) from None
-    if array.dtype.kind not in "biuf":
-        raise _uncastable(array.dtype, space.dtype, observation)
-    if array.shape != space.shape:
-        raise EnvError(f"obs shape {array.shape} but observation_space says {space.shape}", show(observation))
+        raise EnvError(f"{place} is not an array of numbers", show(observation)) from None
+    _require_fit(array, space, "biuf", place, observation)
     if array.dtype != space.dtype:
-        notice(f"obs has dtype {array.dtype} but observation_space says {space.dtype}; cast")
+        notice(f"{place} has dtype {array.dtype} but observation_space says {space.dtype}; cast")
     flat = array.ravel()
     if array.dtype == np.float16:  # Which has no number as large as the bound.
         flat = flat.astype(np.float32)
     for i in np.flatnonzero(~(np.abs(flat) <= LARGEST) if array.dtype.kind == "f" else []):
         what = f"{flat[i]:g}" if not np.isfinite(flat[i]) else f"{flat[i]:g}, more than float32 can hold"
-        raise EnvError(f"{_place('obs', array.shape, i)} is {what}")
+        raise EnvError(f"{_place(place, array.shape, i)} is {what}")
     return flat.astype(np.float32)
 
 
-def _uncastable(dtype: np.dtype, wanted: np.dtype, observation: Any) -> EnvError:
-    return EnvError(f"obs dtype {dtype} cannot be cast to {wanted}, which observation_space says", show(observation))
+def _require_fit(array: np.ndarray, space: Space, kinds: str, place: str, observation: Any) -> None:
+    """The kind of its numbers, and its shape."""
+    if array.dtype.kind not in kinds:
+        what = f"{place} dtype {array.dtype} cannot be cast to {space.dtype}, which observation_space says"
+        raise EnvError(what, show(observation))
+    if array.shape != space.shape:
+        raise EnvError(f"{place} shape {array.shape} but observation_space says {space.shape}", show(observation))
 
 
 def _place(name: str, shape: tuple[int, ...], index: int) -> str:
-    return f"{name}[{', '.join(str(i) for i in np.unravel_index(index, shape))}]"
+    return f"{name}[{', '.join(str(i) for i in np.unravel_index(index, shape))}]" if shape else name
 
 
-def _one_hot(space: spaces.Discrete) -> Reading:
+def _one_hot(space: spaces.Discrete, place: str) -> Reading:
     size, start = int(space.n), int(space.start)
 
     def read(observation: Any) -> Float[np.ndarray, "O"]:
         try:
-            place = observation.__index__() - start
+            value = observation.__index__() - start
         except (AttributeError, TypeError):
-            raise EnvError(f"obs must be an integer, as observation_space {space} says", show(observation)) from None
-        if not 0 <= place < size:
-            raise EnvError(f"obs is outside of observation_space {space}", show(observation))
+            what = f"{place} must be an integer, as observation_space {space} says"
+            raise EnvError(what, show(observation)) from None
+        if not 0 <= value < size:
+            raise EnvError(f"{place} is outside of observation_space {space}", show(observation))
         vector = np.zeros(size, np.float32)
-        vector[place] = 1
+        vector[value] = 1
         return vector
 
     return read
 
 
-def _one_hots(space: spaces.MultiDiscrete) -> Reading:
+def _one_hots(space: spaces.MultiDiscrete, place: str) -> Reading:
     starts, counts = space.start.ravel(), space.nvec.ravel()
     offsets, size = np.cumsum(counts) - counts, int(counts.sum())
 
     def read(observation: Any) -> Float[np.ndarray, "O"]:
         array = np.asarray(observation)
-        if array.dtype.kind not in "biu":
-            raise _uncastable(array.dtype, space.dtype, observation)
-        if array.shape != space.shape:
-            raise EnvError(f"obs shape {array.shape} but observation_space says {space.shape}", show(observation))
+        _require_fit(array, space, "biu", place, observation)
         places = array.ravel() - starts
         if (places < 0).any() or (places >= counts).any():
-            raise EnvError(f"obs is outside of observation_space {space}", show(observation))
+            raise EnvError(f"{place} is outside of observation_space {space}", show(observation))
         vector = np.zeros(size, np.float32)
         vector[offsets + places] = 1
         return vector

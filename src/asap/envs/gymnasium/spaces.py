@@ -1,6 +1,8 @@
 """Which spaces of Gymnasium can be played, as vectors of numbers, and what to do about the others."""
 
+import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,63 +12,87 @@ from jaxtyping import Float
 from asap.base.errors import UserError
 
 MOST_NUMBERS = 4096
+MOST_COMBINATIONS = 64  # Of an action that is made of several choices.
+LONGEST_KEY, MOST_LEVELS = 80, 8  # Of Dict observations.
 
 _FLATTEN = "flatten with gymnasium.wrappers.FlattenObservation"
 _EXTRACT = "wrap it in a feature extractor, or in ResizeObservation and FlattenObservation"
 _OBSERVATION_CURES = {
-    spaces.Dict: _FLATTEN,
     spaces.Tuple: _FLATTEN,
     spaces.OneOf: "write a gymnasium.ObservationWrapper that gives every case the same numbers",
     spaces.Text: "write a gymnasium.ObservationWrapper that turns the text into numbers",
     spaces.Graph: "write a gymnasium.ObservationWrapper that turns the graph into a fixed number of numbers",
     spaces.Sequence: "write a gymnasium.ObservationWrapper that gives a fixed number of numbers",
 }
-_NUMBER_THEM = "write a gymnasium.ActionWrapper that numbers the combinations as Discrete"
+_FEWER = "write a gymnasium.ActionWrapper that offers fewer combinations, or Box actions"
 _CHOOSE = "write a gymnasium.ActionWrapper with Discrete or Box actions"
 
 
 def check_spaces(observation_space: Space, action_space: Space) -> None:
     """Raises UserError where the environment cannot be played."""
-    _check_observations(observation_space)
+    _check_observations(observation_space, "observation_space", 0)
+    size = num_numbers(observation_space)
+    if size == 0:
+        kind = type(observation_space).__name__
+        cure = "a policy must see at least one number"
+        raise UserError("observation_space", f"{kind} has no numbers in it", observation_space, cure)
+    if isinstance(observation_space, spaces.Box) and observation_space.shape == ():
+        cure = "give it the shape (1,), e.g. by ReshapeObservation"
+        raise UserError("observation_space", "Box has no dimensions", observation_space, cure)
+    if size > MOST_NUMBERS:
+        what = f"{size:,} numbers are too many to be read, the most is {MOST_NUMBERS:,}"
+        raise UserError("observation_space", what, observation_space, _EXTRACT)
     _check_actions(action_space)
 
 
-def _check_observations(space: Space) -> None:
-    field, kind = "observation_space", type(space).__name__
+def _check_observations(space: Space, field: str, level: int) -> None:
+    """Of a Dict, each part under its own field."""
+    if isinstance(space, spaces.Dict):
+        _check_keys(space, field, level)
+        for key, part in space.spaces.items():
+            _check_observations(part, f"{field}[{key!r}]", level + 1)
+        return
+    kind = type(space).__name__
     if not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         cures = [cure for cls, cure in _OBSERVATION_CURES.items() if isinstance(space, cls)]
         cure = cures[0] if cures else "write a gymnasium.ObservationWrapper that gives a Box"
         raise UserError(field, f"{kind} is not supported", space, cure)
-    size = num_numbers(space)
-    if size == 0:
-        raise UserError(field, f"{kind} has no numbers in it", space, "a policy must see at least one number")
-    if isinstance(space, spaces.Box) and space.shape == ():
-        raise UserError(field, "Box has no dimensions", space, "give it the shape (1,), e.g. by ReshapeObservation")
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
         cure = f"rules over pixels cannot be read: {_EXTRACT}"
         raise UserError(field, "images are not supported", space, cure)
-    if size > MOST_NUMBERS:
-        raise UserError(
-            field, f"{size:,} numbers are too many to be read, the most is {MOST_NUMBERS:,}", space, _EXTRACT
-        )
+
+
+def _check_keys(space: spaces.Dict, field: str, level: int) -> None:
+    """Parts are called by their keys: in rules, in messages and in files."""
+    if level == MOST_LEVELS:
+        raise UserError(field, f"Dict is nested more than {MOST_LEVELS} levels deep", cure=_FLATTEN)
+    for key in space.spaces:
+        if not isinstance(key, str) or not key.strip() or not key.isprintable() or len(key) > LONGEST_KEY:
+            what = f"a key of Dict must be printable text of at most {LONGEST_KEY} characters"
+            raise UserError(field, what, ascii(key)[:LONGEST_KEY], "rename it, or " + _FLATTEN)
 
 
 def _check_actions(space: Space) -> None:
     field, kind = "action_space", type(space).__name__
-    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
-        raise UserError(field, f"{kind} is not supported", space, _NUMBER_THEM)
-    if not isinstance(space, (spaces.Discrete, spaces.Box)):
+    if not isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)):
         raise UserError(field, f"{kind} is not supported", space, _CHOOSE)
-    if num_numbers(space) == 0:
+    count = num_actions(space)
+    if count == 0:
         raise UserError(field, f"{space} has no actions", cure="a policy must have something to choose")
-    if num_numbers(space) > MOST_NUMBERS:
+    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)) and count > MOST_COMBINATIONS:
+        shown = f"{count:,}" if count <= 10**9 else "more than 1,000,000,000"
+        what = f"{shown} combinations are too many, the most is {MOST_COMBINATIONS}"
+        raise UserError(field, what, space, _FEWER)
+    if count > MOST_NUMBERS:
         raise UserError(field, f"more than {MOST_NUMBERS:,} actions", space, _CHOOSE)
-    if isinstance(space, spaces.Discrete) and int(space.start) + int(space.n) - 1 > np.iinfo(space.dtype).max:
+    if not isinstance(space, spaces.Box) and any(max(part) > np.iinfo(space.dtype).max for part in choices(space)):
         raise UserError(field, f"the last action does not fit into {space.dtype}", space, "start from a smaller number")
 
 
 def num_numbers(space: Space) -> int:
-    """How many numbers stand for an element; for actions, how many there are to choose from or to set."""
+    """How many numbers stand for an observation."""
+    if isinstance(space, spaces.Dict):
+        return sum(map(num_numbers, space.spaces.values()))
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
@@ -74,16 +100,55 @@ def num_numbers(space: Space) -> int:
     return math.prod(space.shape)
 
 
+def num_actions(space: Space) -> int:
+    """How many actions there are to choose from; of a Box, how many numbers there are to set."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return math.prod(space.nvec.ravel().tolist())
+    if isinstance(space, spaces.MultiBinary):
+        return 2 ** min(math.prod(space.shape), MOST_NUMBERS)  # A file may tell of any number of them.
+    return math.prod(space.shape)
+
+
+def choices(space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> list[range]:
+    """The values that each part of an action can have; an action is one of their combinations, in this order."""
+    if isinstance(space, spaces.Discrete):
+        return [range(int(space.start), int(space.start) + int(space.n))]
+    if isinstance(space, spaces.MultiBinary):
+        return [range(2)] * math.prod(space.shape)
+    pairs = zip(space.start.ravel().tolist(), space.nvec.ravel().tolist(), strict=True)
+    return [range(start, start + count) for start, count in pairs]
+
+
+def combinations(space: spaces.MultiDiscrete | spaces.MultiBinary) -> Iterator[tuple[int, ...]]:
+    """All actions, the last part changing fastest."""
+    return itertools.product(*choices(space))
+
+
 def bounds(space: Space) -> tuple[Float[np.ndarray, "O"], Float[np.ndarray, "O"]]:
-    """Lowest and highest values of these numbers."""
+    """Lowest and highest values of the numbers of an observation."""
+    if isinstance(space, spaces.Dict):
+        none = np.zeros(0, np.float32)
+        pairs = [(none, none), *map(bounds, space.spaces.values())]
+        return np.concatenate([low for low, _ in pairs]), np.concatenate([high for _, high in pairs])
     if isinstance(space, spaces.Box):
         with np.errstate(over="ignore"):  # Bounds beyond float32 are no bounds.
             return space.low.astype(np.float32).ravel(), space.high.astype(np.float32).ravel()
     return np.zeros(num_numbers(space), np.float32), np.ones(num_numbers(space), np.float32)
 
 
+def shape_of(space: Space) -> Any:
+    """Of what the environment gives; of a Dict, those of its parts by their keys."""
+    return (
+        {key: shape_of(part) for key, part in space.spaces.items()} if isinstance(space, spaces.Dict) else space.shape
+    )
+
+
 def record(space: Space) -> dict[str, Any]:
     """Of the kinds that can be played."""
+    if isinstance(space, spaces.Dict):  # As pairs: their order is that of the numbers.
+        return {"kind": "Dict", "parts": [[key, record(part)] for key, part in space.spaces.items()]}
     common = {"kind": type(space).__name__, "dtype": str(space.dtype)}
     match space:
         case spaces.Discrete():
@@ -101,13 +166,16 @@ def record(space: Space) -> dict[str, Any]:
 
 def restore(told: dict[str, Any]) -> Space:
     """ValueError, TypeError or KeyError where it is no record."""
+    if told["kind"] == "Dict":
+        return spaces.Dict([(key, restore(part)) for key, part in told["parts"]])
     kind, dtype = told["kind"], np.dtype(told["dtype"])
     if kind == "Discrete":
         return spaces.Discrete(told["n"], start=told["start"], dtype=dtype.type)
     if kind == "MultiDiscrete":
         return spaces.MultiDiscrete(np.asarray(told["nvec"]), dtype=dtype.type, start=np.asarray(told["start"]))
     if kind == "MultiBinary":
-        return spaces.MultiBinary(tuple(told["shape"]))
+        shape = tuple(told["shape"])  # Gymnasium tells a number from a shape of one number.
+        return spaces.MultiBinary(shape[0] if len(shape) == 1 else shape)
     if kind == "Box":
         low, high = (
             np.asarray([float(bound) for bound in told[name]]).reshape(told["shape"]) for name in ("low", "high")

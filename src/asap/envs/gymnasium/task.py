@@ -1,14 +1,15 @@
 """Environments that are not ours: what the learner must know about one before workers play it."""
 
-import itertools
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from jaxtyping import Float
 
 from asap.base.errors import UserError
@@ -19,14 +20,13 @@ from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError, show
 from asap.envs.gymnasium.isolation import Isolated, Surroundings
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
-from asap.envs.gymnasium.names import GRID_COLUMNS, KNOWN, Names
+from asap.envs.gymnasium.names import action_names, is_name, observation_names
 from asap.envs.gymnasium.observations import reading
-from asap.envs.gymnasium.spaces import bounds, check_spaces, num_numbers
+from asap.envs.gymnasium.spaces import bounds, check_spaces, num_actions, num_numbers, shape_of
 
 DISCOUNT = 0.99
 STEPS = 300_000  # Budget where the user says none.
 FREQUENCIES = (0.25, 0.5)
-LONGEST_NAME = 200  # Characters.
 PLANES_OF_CONTROLS, MOST_PLANES, FEW_INPUTS = 2, 4, 6  # Where the user says nothing.
 SETTINGS = (
     "policy.start=random",
@@ -61,6 +61,7 @@ class HostedTask:
     basis: str = "linear"
     misspecified: tuple[float, ...] = ()
     approximate: tuple[float, ...] = ()
+    remarks: tuple[str, ...] = ()  # What the user should know before it is learned; not kept in files.
     is_recorded: bool = False  # Read from a file: nobody has looked at the environment in this process.
 
     @property
@@ -71,8 +72,8 @@ class HostedTask:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether observations are scaled by what was seen; a place in a list is 0 or 1 and stays so."""
-        return isinstance(self.observation_space, spaces.Box)
+        """Whether observations are scaled by what was seen; where all are places in lists, 0 or 1, they stay so."""
+        return _has_box(self.observation_space)
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -114,22 +115,27 @@ class HostedTask:
         return (f"run.steps={STEPS}",)
 
     @property
-    def observation_shape(self) -> tuple[int, ...]:
-        return self.observation_space.shape
+    def observation_shape(self) -> Any:
+        return shape_of(self.observation_space)
 
     @property
     def actions(self) -> str:
         return str(self.action_space)
 
     def reader(self) -> Callable[[Any], Float[np.ndarray, "O"]]:
-        read = reading(self.observation_space, lambda _: None)
+        """Of a Dict also the vector that stands for it."""
+        read, size = reading(self.observation_space, lambda _: None), (len(self.inputs),)
+        vector = reading(spaces.Box(-np.inf, np.inf, size), lambda _: None)
+        is_dict = isinstance(self.observation_space, spaces.Dict)
 
         def checked(observation: Any) -> Float[np.ndarray, "O"]:
+            is_vector = is_dict and getattr(observation, "shape", None) == size
             try:
-                return read(observation)
+                return vector(observation) if is_vector else read(observation)
             except EnvError as error:
                 cure = f"give what {self.name} returns, or several stacked on a first axis"
-                raise UserError("obs", error.what, error.value or np.shape(observation), cure) from None
+                got = list(observation) if isinstance(observation, Mapping) else np.shape(observation)
+                raise UserError("obs", error.what, error.value or got, cure) from None
 
         return checked
 
@@ -165,25 +171,34 @@ def require_fit(given: HostedTask, wanted: HostedTask, notice: Callable[[str], N
         has, needs = getattr(given, name), getattr(wanted, name)
         if _kind(has) != _kind(needs):
             raise UserError("env", f"{name} is {has}, the model was made for", needs, "give such an environment")
-        if has != needs:
+        if space_records.record(has) != space_records.record(needs):
             notice(f"env: {name} has other bounds: it is {has}, the model was made for {needs}")
 
 
 def _kind(space: Space) -> tuple:
     """What decides which numbers are observed, or which actions there are."""
+    if isinstance(space, spaces.Dict):
+        return type(space), *((key, _kind(part)) for key, part in space.spaces.items())
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return type(space), repr(space)
     return type(space), space.shape, space.dtype.kind
 
 
+def _has_box(space: Space) -> bool:
+    if isinstance(space, spaces.Dict):
+        return any(map(_has_box, space.spaces.values()))
+    return isinstance(space, spaces.Box)
+
+
 def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
     check_spaces(env.observation_space, env.action_space)
     spec = Spec(
-        observation_names=_observation_names(env),
+        observation_names=observation_names(env),
         unit="",
-        action_names=_action_names(env),
+        action_names=action_names(env),
         horizon=time_limit(env, rules),
         discount=DISCOUNT,
+        normalized=_is_within(env, NormalizeObservation),
         **_spec_of_spaces(env.observation_space, env.action_space),
     )
     threshold = env.spec.reward_threshold if env.spec is not None else None
@@ -192,7 +207,27 @@ def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
             "env", "reward_threshold must be a finite number", show(threshold), "give its spec one, or none"
         )
     threshold = None if threshold is None else float(threshold)
-    return HostedTask(source.name, source, rules, spec, threshold, env.observation_space, env.action_space)
+    remarks = tuple(remark for wrapper, remark in _REMARKS.items() if _is_within(env, wrapper))
+    return HostedTask(
+        source.name, source, rules, spec, threshold, env.observation_space, env.action_space, remarks=remarks
+    )
+
+
+_REMARKS = {
+    NormalizeObservation: "NormalizeObservation: its numbers drift while it runs, so rules over them are not in the "
+    "environment's units; ASAP scales observations itself: leave the wrapper out",
+    NormalizeReward: "NormalizeReward: its numbers drift while it runs, so returns are not the environment's; ASAP scales "
+    "advantages itself: leave the wrapper out",
+}
+
+
+def _is_within(env: Any, wrapper: type[gymnasium.Wrapper]) -> bool:
+    """Whether it is among the environment's wrappers."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, wrapper):
+            return True
+        env = env.env
+    return False
 
 
 def _is_threshold(value: Any) -> bool:
@@ -214,68 +249,6 @@ def _spec_of_spaces(observations: Space, actions: Space) -> dict[str, Any]:
         return told | {"continuous": False}
     low, high = (tuple(np.asarray(bound, float).ravel().tolist()) for bound in (actions.low, actions.high))
     return told | {"continuous": True, "action_low": low, "action_high": high}
-
-
-def _observation_names(env: Any) -> tuple[str, ...]:
-    space = env.observation_space
-    told = _told(env, "observation_names", num_numbers(space)) or _fitting(_known(env).observations, num_numbers(space))
-    if told:
-        return told
-    if isinstance(space, spaces.Discrete):
-        columns = GRID_COLUMNS[_stem(env)](env.unwrapped) if _stem(env) in GRID_COLUMNS else None
-        states = range(int(space.start), int(space.start + space.n))
-        return tuple(f"state {s}" if columns is None else f"row {s // columns} column {s % columns}" for s in states)
-    if isinstance(space, spaces.MultiDiscrete):
-        pairs = zip(_numbered("obs", space.shape), space.start.ravel(), space.nvec.ravel())
-        return tuple(f"{name} is {start + value}" for name, start, count in pairs for value in range(count))
-    return _numbered("obs", space.shape)
-
-
-def _action_names(env: Any) -> tuple[str, ...]:
-    space, known = env.action_space, _known(env)
-    is_discrete = isinstance(space, spaces.Discrete)
-    told = _told(env, "action_names", num_numbers(space))
-    named = told or _fitting(known.actions if is_discrete else known.controls, num_numbers(space))
-    if named:
-        return named
-    if is_discrete:
-        return tuple(f"action {int(space.start) + a}" for a in range(int(space.n)))
-    return _numbered("action", space.shape or (1,))
-
-
-def _told(env: Any, name: str, count: int) -> tuple[str, ...]:
-    """Names that the environment itself gives, by an attribute or in its metadata; empty if they do not fit."""
-    for look in (lambda: getattr(env.unwrapped, name), lambda: env.metadata[name]):
-        try:
-            told = tuple(" ".join(str(each).split()) for each in itertools.islice(look(), count + 1))
-        except Exception:  # There may be anything by that name, or nothing.
-            continue
-        if _fitting(told, count) and all(map(_is_name, told)):
-            return told
-    return ()
-
-
-def _fitting(names: tuple[str, ...], count: int) -> tuple[str, ...]:
-    return names if len(set(names)) == count else ()
-
-
-def _is_name(text: Any) -> bool:
-    """Fit to be printed, and short enough to be read."""
-    return isinstance(text, str) and text.isprintable() and len(text) <= LONGEST_NAME
-
-
-def _known(env: Any) -> Names:
-    return KNOWN.get(_stem(env), Names())
-
-
-def _stem(env: Any) -> str:
-    """The environment's id without its version."""
-    return env.spec.id.partition("-v")[0] if env.spec is not None else ""
-
-
-def _numbered(name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
-    places = itertools.product(*(range(size) for size in shape))
-    return tuple(f"{name} {','.join(str(i) for i in place)}" for place in places)
 
 
 def record(task: HostedTask) -> dict[str, Any]:
@@ -300,10 +273,12 @@ def _checked_spec(spec: Spec, name: str) -> Spec:
     if not (isinstance(spec.observation_names, tuple) and isinstance(spec.action_names, tuple)):
         raise ValueError("names are lists")
     for text in (name, *spec.observation_names, *spec.action_names):
-        if not _is_name(text):
+        if not is_name(text):
             raise ValueError(f"{text!r} is no name")
     if (type(spec.horizon), type(spec.discount)) != (int, float) or spec.horizon < 1 or not 0 <= spec.discount <= 1:
         raise ValueError("no horizon or discount")
+    if type(spec.normalized) is not bool:
+        raise ValueError("normalized is true or false")
     if spec.unit or spec.place:
         raise ValueError("units and places are of our own tasks")
     return spec
@@ -317,8 +292,8 @@ def restore(told: dict[str, Any]) -> HostedTask:
         spec = {name: tuple(value) if isinstance(value, list) else value for name, value in told["spec"].items()}
         spec = _checked_spec(Spec(**{**spec, **_spec_of_spaces(*spaces_)}), str(told["name"]))
         source, rules = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits.checked(*told["rules"])
-        sizes = [num_numbers(space) for space in spaces_]
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, AssertionError) as error:
+        sizes = [num_numbers(spaces_[0]), num_actions(spaces_[1])]
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, AssertionError, RecursionError) as error:
         raise UserError("task", "cannot be read from the file", type(error).__name__, "save it again") from None
     if sizes != [len(spec.observation_names), spec.num_actions]:
         raise UserError("task", "names and spaces in the file do not fit", sizes, "save it again")

@@ -1,9 +1,10 @@
 """Labels that stand at the line they name, moved apart where lines are close."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.text import Annotation
@@ -12,6 +13,8 @@ from numpy.typing import ArrayLike
 from asap.show.figures.palette import INK
 
 FONT_SIZE = 9
+
+Tags = Callable[[int], tuple[str, str]]  # Words and colour of an owner.
 
 
 class Label(NamedTuple):
@@ -54,6 +57,35 @@ def _write(
         annotation_clip=False,
         arrowprops=line,
     )
+
+
+COARSE = 6  # Pixels between the places that are tried for a tag.
+ROOM, HALF = 2.0, 4  # So many of these places must be free around it; half of its width.
+
+
+def tag_regions(
+    axes: Axes, x: Float[np.ndarray, "X"], y: Float[np.ndarray, "Y"], owners: Int[np.ndarray, "Y X"], tags: Tags
+) -> None:
+    """Write the words of each owner where its region is widest, if there is room; the frame has its colour."""
+    owners = owners[COARSE // 2 :: COARSE, COARSE // 2 :: COARSE]
+    for owner in np.unique(owners):
+        (row, column), room = _widest(owners == owner)
+        if room < ROOM:
+            continue
+        column = min(max(column, HALF), owners.shape[1] - 1 - HALF)  # It stays within the frame.
+        words, colour = tags(int(owner))
+        frame = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": colour, "linewidth": 2.0}
+        place = x[COARSE // 2 + COARSE * column], y[COARSE // 2 + COARSE * row]
+        style = {"fontsize": FONT_SIZE, "color": INK, "bbox": frame, "zorder": 5}
+        axes.text(*place, words, ha="center", va="center", **style)
+
+
+def _widest(mask: Bool[np.ndarray, "R C"]) -> tuple[tuple[int, int], float]:
+    """The place farthest from all that is outside, and how far that is."""
+    inside, outside = np.argwhere(mask), np.argwhere(~np.pad(mask, 1)) - 1
+    distances = np.sqrt(np.square(inside[:, None] - outside).sum(-1).min(1))
+    best = int(distances.argmax())
+    return tuple(inside[best].tolist()), float(distances[best])
 
 
 def spread(heights: ArrayLike, gap: float) -> np.ndarray:

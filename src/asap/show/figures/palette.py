@@ -1,11 +1,17 @@
 """One colour per skill, the same in every picture and legend, and others for methods; colour-blind readers tell them
 apart."""
 
+from typing import NamedTuple
+
+import matplotlib
+import matplotlib.cm
 import matplotlib.colors
 import matplotlib.patheffects
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from asap.base.numbers import percent
 from asap.policy.regions import OWNS, Regions
@@ -15,6 +21,7 @@ from asap.policy.regions import OWNS, Regions
 SKILL_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#4D4D4D")
 # Paul Tol's muted set: whole methods are compared in other colours than skills.
 METHOD_COLOURS = ("#332288", "#CC6677", "#44AA99", "#882255", "#999933", "#117733", "#AA4499", "#88CCEE")
+CONTROL_COLOURS = "viridis"  # Lightness grows along it: it can be read without colours, too.
 LINE_STYLES = ("-", "--", ":", "-.")
 
 INK = "#1A1A1A"  # Text, walls, arrows.
@@ -23,6 +30,7 @@ CURVE = "#0B3C5D"  # What does not belong to one skill: returns.
 GLOW = [
     matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")
 ]  # Words with it are readable on any colour.
+WIDE_GLOW = [matplotlib.patheffects.withStroke(linewidth=5.5, foreground="white")]  # The same of thick lines.
 
 PALEST = 0.25  # How much of its colour a skill keeps where it is no likelier than any other.
 
@@ -60,6 +68,11 @@ def blend(colour: str, towards: str, amount: float) -> str:
     return matplotlib.colors.to_hex((1 - amount) * start + amount * end).upper()
 
 
+def contrast(colour: Float[np.ndarray, "3"]) -> str:
+    """What shows on a colour: dark on light ones, white on dark ones."""
+    return INK if float(np.dot(colour, (0.299, 0.587, 0.114))) > 0.5 else "white"
+
+
 def saturation(skill_probs: Float[np.ndarray, "*n S"]) -> Float[np.ndarray, "*n"]:
     """How much of its colour the likeliest skill has: all of it where it is certain, PALEST where all are as likely."""
     num_skills = skill_probs.shape[-1]
@@ -73,6 +86,35 @@ def region_colours(regions: Regions, strength: float = 1.0) -> Float[np.ndarray,
     colours = np.array([matplotlib.colors.to_rgb(skill_colour(s)) for s in range(regions.skill_probs.shape[-1])])
     paint = strength * saturation(regions.skill_probs)[..., None]
     return paint * colours[regions.rulers] + (1 - paint)
+
+
+class ControlScale(NamedTuple):
+    """Colours for one number of an action, from the lowest to the highest value in a picture."""
+
+    norm: matplotlib.colors.Normalize
+
+    @classmethod
+    def over(cls, *values: Float[np.ndarray, "n"]) -> "ControlScale":
+        low, high = float(min(each.min() for each in values)), float(max(each.max() for each in values))
+        if high - low < 1e-3 * max(abs(low), abs(high), 1e-6):  # One value: its colour is that of the middle.
+            margin = 0.5 * max(abs(low), 1e-6)
+            low, high = low - margin, high + margin
+        return cls(matplotlib.colors.Normalize(low, high))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return float(self.norm.vmin), float(self.norm.vmax)
+
+    def colours(self, values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 3"]:
+        return matplotlib.colormaps[CONTROL_COLOURS](self.norm(values))[:, :3]
+
+    def draw_bar(self, axes: Axes, name: str) -> None:
+        """Below the axes, where no border is labelled."""
+        scale = matplotlib.cm.ScalarMappable(self.norm, CONTROL_COLOURS)
+        ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+        bar = axes.figure.colorbar(scale, ax=axes, location="bottom", aspect=45, pad=0.02, ticks=ticks)
+        bar.set_label(name, fontsize=10)
+        bar.outline.set_linewidth(0.6)
 
 
 def shown_skills(regions: Regions, usage: np.ndarray | None) -> list[int]:

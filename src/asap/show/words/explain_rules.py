@@ -21,7 +21,7 @@ from asap.show.words.readings import ControlRule, Losses, PlaneRule, RulesReadin
 from asap.show.words.rounding import DIGITS, Controls, Logits, Rulebook, Shares, rulebook, significant
 
 MOST_WEIGHED = 4  # Inputs named for each unit of a network.
-OPERATORS = "+-*/^"
+OPERATORS = ("+", "-", "*", "/", "^", "is")
 UNIT = "unit"
 
 
@@ -46,11 +46,12 @@ def rules_reading(
         scaled=_scaled(book.psi, inputs) | _scaled(book.phi, inputs),
         units=_units(book, inputs),
         losses=losses,
+        normalized=tasks[0].spec.normalized,
     )
 
 
 def _in_a_sum(name: str) -> str:
-    """`(fingertip x - target x)`, but `x-velocity` as it is."""
+    """`(fingertip x - target x)` and `(mode is 2)`, but `x-velocity` as it is."""
     return f"({name})" if any(f" {sign} " in name for sign in OPERATORS) else name
 
 

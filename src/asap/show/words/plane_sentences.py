@@ -2,16 +2,12 @@
 
 from collections.abc import Sequence
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from asap.base.action_units import ControlUnits
 from asap.base.numbers import actions_in_words, listed, main_actions, number, percent
 from asap.base.spec import Task
 from asap.policy.policy import ASAPPolicy
-from asap.policy.regions import Regions, mean_actions
+from asap.policy.regions import Regions, controls_at, mean_actions
 from asap.policy.skills import GaussianSkills
 from asap.show.words.readings import PlaneInTask, PlaneReading, PolicyReading, RulesReading, SkillReading, SkillRule
 
@@ -127,9 +123,7 @@ def _controls(policy: ASAPPolicy, task: Task, regions: Regions, skill: int) -> l
     """Where the means lie, but for a twentieth at each end."""
     ruled, spec = regions.rulers == skill, task.spec
     states = regions.observations[ruled] if ruled.any() else regions.observations
-    m = jnp.asarray(task.descriptor, jnp.float32)
-    means = np.asarray(_means(policy, jnp.asarray(states), m))[:, skill]
-    means = ControlUnits.of_bounds(spec.action_low, spec.action_high).theirs(means)
+    means = controls_at(policy, np.full(len(states), skill), states, task.descriptor, spec)
     ranges = [f"{name} {_range(*np.quantile(of, [0.05, 0.95]))}" for name, of in zip(spec.action_names, means.T)]
     more = len(ranges) - MOST_CONTROLS
     return ranges[:MOST_CONTROLS] + ([f"and {more} more"] if more > 0 else [])
@@ -138,8 +132,3 @@ def _controls(policy: ASAPPolicy, task: Task, regions: Regions, skill: int) -> l
 def _range(low: float, high: float) -> str:
     low, high = f"{low:.2g}", f"{high:.2g}"
     return low if low == high else f"{low} to {high}"
-
-
-@jax.jit
-def _means(policy: ASAPPolicy, states: Float[Array, "N O"], m: Float[Array, "Z"]) -> Float[Array, "N S A"]:
-    return jax.vmap(lambda x: policy.skills.means(policy.phi(x, m)))(states)

@@ -107,3 +107,4 @@ class RulesReading:
     scaled: dict[str, tuple[float, float]]  # Inputs that count in deviations from their mean: mean and deviation.
     units: dict[str, dict[str, float]]  # Units of a network that occur, with the weight of each input.
     losses: Losses | None
+    normalized: bool  # Observations are not in the environment's units, but in those of NormalizeObservation.

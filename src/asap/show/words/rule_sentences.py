@@ -148,9 +148,12 @@ def _row(row: str, columns: list[str]) -> str:
 
 
 def _remarks(reading: RulesReading) -> list[str]:
-    numbers = "Numbers have two digits, in the environment's own units."
+    drifting = "in the units of NormalizeObservation, which drift"
+    where = drifting if reading.normalized else "in the environment's own units"
+    numbers = f"Numbers have two digits, {where}."
     if reading.scaled:
-        numbers = "Numbers have two digits. Inside waves, bumps and units an input counts in deviations from its mean:"
+        numbers = f"Numbers have two digits{f', {drifting}' if reading.normalized else ''}."
+        numbers += " Inside waves, bumps and units an input counts in deviations from its mean:"
     scaled = (
         f"  ({sum_in_full([(name, 1.0)], -mean)}) / {exact(size)}" for name, (mean, size) in reading.scaled.items()
     )
