@@ -1,4 +1,4 @@
-"""An environment of one's own in twenty lines, with names that the rules are told in.
+"""An environment of one's own in twenty lines, with names for the rules to use.
 
 python examples/custom_env.py
 """

@@ -250,7 +250,7 @@ def test_markdown_has_a_row_per_claim_and_says_what_failed():
         ["[fig2a](#fig2a)", r"a\|b & &lt;c>", r"about 1\|2", "1 &lt; 2", "", "20", "**no**"],
     ]
     assert "2 of 3 claims reproduced. Not reproduced:" in lines
-    assert r"- [fig2a](#fig2a): a\|b & &lt;c>: the start is &lt;far>" in lines
+    assert r"- [fig2a](#fig2a): a\|b & &lt;c>. The start is &lt;far>." in lines
     assert any("version: 1.0" in line and "seeds: 20" in line for line in lines)
 
 
@@ -261,7 +261,7 @@ def test_markdown_chapters_have_notes_pictures_commands_and_time():
     assert r'![return of "ASAP" \[20 seeds\]](fig/a%20b.png)' in first
     assert "```sh\nasap train two-rooms --set a=1 && true\nasap reproduce fig2a\n```" in first
     assert "This took 83 s." in first and "This took 10 min." in second
-    assert "- the plane is at the wall: K = 1" in second and "```" not in second
+    assert "- the plane is at the wall. K = 1." in second and "```" not in second
     assert '<a id="fig1f"></a>' in text
     assert "\n1 of 1 claims reproduced.\n" in results_markdown(CHAPTERS[1:], {})
 

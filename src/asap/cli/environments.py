@@ -37,7 +37,7 @@ def check(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Look at an environment: its spaces, its numbers and its speed under random play, and whether seeds decide all."""
+    """Check an environment under random play: spaces, ranges, speed, and determinism under a seed."""
     from asap.config.schema import Config
     from asap.config.settings import override
     from asap.envs.resolve import limits_of, options_of

@@ -94,7 +94,8 @@ def train(
     check_determinism: Annotated[
         bool,
         typer.Option(
-            "--check-determinism", help="Environment: see whether seeds decide its episodes, and whether it changes."
+            "--check-determinism",
+            help="Environment: check that a seed repeats its episode, at the start and during the run.",
         ),
     ] = False,
     env_retries: Annotated[
@@ -102,7 +103,7 @@ def train(
     ] = None,
     on_no_workers: Annotated[str | None, typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
-    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped.")] = None,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Resume a run that was stopped.")] = None,
     env: Env = None,
     env_options: EnvOptions = None,
     json_: Json = False,
@@ -110,7 +111,7 @@ def train(
 ) -> None:
     """Train on one task, on several together, or on any Gymnasium environment.
 
-    The run can be stopped at any time (Ctrl-C, SIGTERM, even SIGKILL) and resumed: it ends with the same bits.
+    The run can be stopped at any time (Ctrl-C, SIGTERM, even SIGKILL) and resumed: the result is bit-for-bit identical.
     """
     from asap.compose import compose, feature_settings
     from asap.workers.hire import parse_workers

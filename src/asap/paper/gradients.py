@@ -44,7 +44,7 @@ def vanishing(laboratory: Laboratory) -> Finding:
             ci=interval(ratio),
             seeds=laboratory.seeds,
             passed=bool(np.median(ratio) <= 0.1),
-            note="norm of the mean gradient over 40 updates of 16,384 steps each, without the bias by noise: the inner product of the means of even and odd updates estimates its square",
+            note="norm of the mean gradient over 40 updates of 16,384 steps each, without the bias by noise. The inner product of the means of even and odd updates estimates its square",
         ),
         Claim(
             claim="the run stops by its own convergence test",
@@ -124,7 +124,7 @@ def compared(laboratory: Laboratory, learner: str, sampled: TrainedRun, marginal
         passed=ours is not None and (theirs is None or ours <= theirs),
         note=f"near-optimal at some time: {reached[1]} marginal, {reached[0]} sampled, of {laboratory.seeds} seeds"
         + (
-            "; Algorithm 1 has neither entropy nor softening, and needs larger batches"
+            ". Algorithm 1 has neither entropy nor softening, and needs larger batches"
             if learner == "reinforce"
             else ""
         ),

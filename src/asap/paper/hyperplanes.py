@@ -32,7 +32,7 @@ def run(laboratory: Laboratory) -> Finding:
                 + (
                     ""
                     if same
-                    else f"; {'more' if best is not one else 'fewer'} hyperplanes reach a better reward than the paper says"
+                    else f". {'More' if best is not one else 'Fewer'} hyperplanes reach a better reward than the paper says"
                 )
             ),
         ),

@@ -128,7 +128,7 @@ def claims(measures: Measures) -> list[Claim]:
     one_sided = measures.one_sided
     why = (
         f"{failed[one_sided].sum()} of the {failed.sum()} failures are in the {one_sided.sum()} seeds in which no skill, when "
-        "frozen, moved up with probability 0.5 or more, or none down; perhaps the tasks before did not ask for it"
+        "frozen, moved up with probability 0.5 or more, or none down. Perhaps the tasks before did not ask for it"
     )
     return [
         cheaper(measures, SOFT, 1, True, "With skills carried on and hyperplanes softened, tasks 2 to 10 take fewer episodes than from scratch", "softening was devised when carrying on as it is had failed; its length was chosen on seeds 0-3 and 100-107"),

@@ -33,7 +33,7 @@ def run(laboratory: Laboratory) -> Finding:
         ci=nested_interval(shares),
         seeds=shares.size,
         passed=enough == DATA_SETS,
-        note=f"{GAMES:,} games of dist:{CONTROLLER:g} each, {SEEDS} seeds of each; the interval is of the IQM, drawn again by data set and then by seed; goals per episode of the controller and of what was learned, by data set and seed: "
+        note=f"{GAMES:,} games of dist:{CONTROLLER:g} each, {SEEDS} seeds of each. The interval is of the IQM, drawn again by data set and then by seed. Goals per episode by data set, the controller's and then each seed's: "
         + "; ".join(f"{own:.3f}: {' '.join(f'{value:.3f}' for value in each)}" for own, each in zip(logged, goals)),
     )
     rows = {f"data set {number + 1}": list(map(float, each)) for number, each in enumerate(goals)}

@@ -131,10 +131,10 @@ def sizes(
     after: list[ASAPPolicy], smallest: list[ASAPPolicy], returns: list[np.ndarray], reference: Reference
 ) -> list[Claim]:
     why = (
-        f"what four planes learn is worth more than two skills can do: a return of {iqm(returns[0]):.1f} (IQM), where one plane at "
-        f"the wall with learned skills has {reference.approx_optimal:.1f}; going up, right and down are apart then"
+        f"what four planes learn is worth more than two skills can do. They reach a return of {iqm(returns[0]):.1f} (IQM), where one plane at "
+        f"the wall with learned skills has {reference.approx_optimal:.1f}. Going up, right and down are apart then"
     )
-    near = f"asked when the answer for {ALLOWED:.0%} was known; at or above {reference.near_optimal:.1f} in the episodes of the pruning, {iqm(returns[2]):.1f} (IQM) in new ones"
+    near = f"asked when the answer for {ALLOWED:.0%} was known. At or above {reference.near_optimal:.1f} in the episodes of the pruning, {iqm(returns[2]):.1f} (IQM) in new ones"
     within = f"within {ALLOWED:.0%} of what they reach"
     planes = [policy.partition.num_planes for policy in after]
     skills = [len(distinct_skills(policy)) for policy in after]

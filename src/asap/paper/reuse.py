@@ -53,7 +53,7 @@ def joint_multitask(laboratory: Laboratory) -> Finding:
             ci=interval(together.result.evaluation.returns.mean((-1, -2))),
             seeds=seeds,
             passed=good.sum() >= 0.9 * seeds,
-            note="90 % of the way from the misspecified start to the approximately optimal partition; the interval is that of the mean return over both",
+            note="90 % of the way from the misspecified start to the approximately optimal partition. The interval is that of the mean return over both",
         ),
         Claim(
             claim="an additive descriptor cannot do it",
@@ -120,7 +120,7 @@ def unforced(laboratory: Laboratory) -> Finding:
         ci=interval(record.returns()),
         seeds=seeds,
         passed=(reused & near).sum() >= 0.9 * seeds,
-        note=f"{near.sum()} seeds are near-optimal, {reused.sum()} reuse a skill; regions are connected components on a grid; the interval is that of the return",
+        note=f"{near.sum()} seeds are near-optimal, {reused.sum()} reuse a skill; regions are connected components on a grid. The interval is that of the return",
     )
     titles = [
         f"seed {laboratory.seed + s}: {value:.1f}{', reused' if r else ''}"

@@ -34,9 +34,9 @@ def partition(laboratory: Laboratory) -> Finding:
         seeds=laboratory.seeds,
         passed=good >= ENOUGH * laboratory.seeds,
         note=(
-            f"a seed counts if deterministic play shoots on {ENOUGH:.0%} of the places within {NEAR:g} m of the goal and on "
-            f"at most {1 - ENOUGH:.0%} of those beyond {FAR:g} m, up to {SECTOR:g} degrees from the middle line; median "
-            f"{np.median(near):.0%} and {np.median(far):.0%}; dist:{CONTROLLER:g} has 100% and 0%"
+            f"a seed counts if deterministic play shoots on {ENOUGH:.0%} of places within {NEAR:g} m of the goal, and on "
+            f"at most {1 - ENOUGH:.0%} of those beyond {FAR:g} m. Both are up to {SECTOR:g} degrees from the middle line. Median: "
+            f"{np.median(near):.0%} and {np.median(far):.0%}. The controller dist:{CONTROLLER:g} has 100% and 0%"
         ),
     )
     goals = record.success()

@@ -50,7 +50,7 @@ def partitions(laboratory: Laboratory) -> Finding:
             ci=interval(aside["x and y"]),
             seeds=seeds,
             passed=interval(aside["x and y"])[0] > 0 and interval(along["x and y"])[0] > 0,
-            note="the hyperplane sees x and y; deterministic play, the defender moved from where its own rule puts it; without the "
+            note="the hyperplane sees x and y. Deterministic play, the defender moved from where its own rule puts it. Without the "
             "defender's place nothing changes, by construction",
         ),
         _against_nothing(
@@ -198,7 +198,7 @@ def detours(laboratory: Laboratory) -> Finding:
         seeds=laboratory.seeds,
         passed=longer[0] > 0,
         note=(
-            f"holds if the 95 % interval of the difference, {longer[0]:.3f} to {longer[1]:.3f}, lies above 0; games that ended with a goal, from the first touch on: {sum(map(len, theirs))} on R2, {sum(map(len, alone))} on R1; where the ball "
+            f"holds if the 95 % interval of the difference, {longer[0]:.3f} to {longer[1]:.3f}, lies above 0. Games that ended with a goal, from the first touch on: {sum(map(len, theirs))} on R2, {sum(map(len, alone))} on R1. Where the ball "
             f"passed the defender ({len(passes)} games), it was {np.median(passes):.1f} m aside (median)"
         ),
     )

@@ -52,8 +52,8 @@ def goal_ratios(laboratory: Laboratory) -> Finding:
                 seeds=laboratory.seeds,
                 passed=np.median(goals) >= by_distance[best].mean(),
                 note=(
-                    f"goals per episode, {EPISODES:,} episodes per seed; seeds {' '.join(f'{value:.3f}' for value in goals)}; IQM {stats.iqm(goals):.3f} "
-                    f"with the interval; distances "
+                    f"goals per episode, {EPISODES:,} episodes per seed. Seeds: {' '.join(f'{value:.3f}' for value in goals)}. IQM: {stats.iqm(goals):.3f} "
+                    f"with the interval. Distances: "
                     + ", ".join(f"{distance:g} m {values.mean():.3f}" for distance, values in by_distance.items())
                 ),
             )
@@ -67,7 +67,7 @@ def goal_ratios(laboratory: Laboratory) -> Finding:
                 seeds=laboratory.seeds,
                 passed=gained[0] > 0,
                 note=(
-                    f"holds if the 95 % interval of the difference, {gained[0]:.3f} to {gained[1]:.3f}, lies above 0; the "
+                    f"holds if the 95 % interval of the difference, {gained[0]:.3f} to {gained[1]:.3f}, lies above 0. The "
                     "interval is that of the start"
                 ),
             )

@@ -73,8 +73,8 @@ def warm_start(laboratory: Laboratory) -> Finding:
             seeds=laboratory.seeds,
             passed=_largest_share(search, scratch) <= 1 / 7,
             note=(
-                "the episodes of the search are counted. A warm start learns from batches of 2 lanes, `asap train` of 8: "
-                f"from scratch with 2 lanes the median is {_median(small)} ({_share(search, small)}), "
+                "the episodes of the search are counted. A warm start learns from batches of 2 lanes, `asap train` of 8. "
+                f"From scratch with 2 lanes the median is {_median(small)} ({_share(search, small)}), "
                 f"and {sum(e is None for e in episodes[SMALL_SCRATCH])} seeds did not get there within {BUDGET} episodes"
             ),
         ),
@@ -173,7 +173,7 @@ def flipped(laboratory: Laboratory) -> Finding:
             seeds=laboratory.seeds,
             passed=near >= 0.95 * laboratory.seeds,
             note=(
-                "the learned planes lean towards the door of 2R, where they save steps; mirrored rooms would need them "
+                "the learned planes lean towards the door of 2R, where they save steps. Mirrored rooms would need them "
                 "mirrored, and a switched sign leaves them leaning the wrong way"
             ),
         ),

@@ -86,7 +86,9 @@ def _cells(chapter: Chapter, row: Mapping) -> tuple[str, ...]:
 
 
 def _with_note(row: Mapping) -> str:
-    return ": ".join(filter(None, [row["claim"], row["note"]]))
+    """The claim, and the note as sentences of its own."""
+    claim, note = row["claim"], row["note"]
+    return f"{claim}. {note[:1].upper()}{note[1:]}." if note else claim
 
 
 def _time(seconds: float) -> str:
