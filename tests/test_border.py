@@ -431,10 +431,10 @@ TANK = spaces.Dict([("tank", spaces.Box(0, 10, (2,))), ("mode", spaces.Discrete(
         (TANK, {"tank": np.float32([1, np.nan]), "mode": 0}, "obs['tank'][1] is nan at episode 41 step 0"),
         (TANK, {"tank": np.float32([1]), "mode": 0}, "obs['tank'] shape (1,) but observation_space says (2,)"),
         (TANK, {"tank": np.float32([1, 2]), "mode": 2}, "obs['mode'] is outside of observation_space Discrete(2)"),
-        (TANK, {"tank": np.float32([1, 2])}, "obs has no key 'mode', which observation_space has"),
-        (TANK, {"tank": 0, "mode": 0, "more": 1}, "obs has the key 'more', which observation_space does not have"),
+        (TANK, {"tank": np.float32([1, 2])}, "obs lacks the key 'mode' of observation_space"),
+        (TANK, {"tank": 0, "mode": 0, "more": 1}, "obs has the key 'more', which is not in observation_space"),
         (TANK, np.zeros(4, np.float32), "obs must be a dict, as observation_space says (got ndarray"),
-        (spaces.Dict(arm=TANK), {"arm": {"tank": 0}}, "obs['arm'] has no key 'mode'"),
+        (spaces.Dict(arm=TANK), {"arm": {"tank": 0}}, "obs['arm'] lacks the key 'mode'"),
         (spaces.Dict(arm=spaces.Box(0, 1, ())), {"arm": np.float32(np.inf)}, "obs['arm'] is inf"),
     ],
 )

@@ -267,8 +267,8 @@ def test_a_policy_over_parts_takes_what_the_environment_gives(tanks):
     [
         ({"tank": np.float32([1, np.nan])}, "obs: obs['tank'][1] is nan"),
         ({"tank": np.zeros((3, 2), np.float32)}, "obs: obs['tank'] shape (3, 2) but observation_space says (2,)"),
-        ({"more": 1}, "obs: obs has the key 'more', which observation_space does not have (got ['tank', "),
-        ({"arm": {"joint": np.zeros(1, np.float32)}}, "obs: obs['arm'] has no key 'grip', which observation_space has"),
+        ({"more": 1}, "obs: obs has the key 'more', which is not in observation_space (got ['tank', "),
+        ({"arm": {"joint": np.zeros(1, np.float32)}}, "obs: obs['arm'] lacks the key 'grip' of observation_space"),
         ({"arm": 1}, "obs: obs['arm'] must be a dict"),
     ],
 )

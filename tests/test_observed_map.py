@@ -55,6 +55,17 @@ def test_dots_have_the_colour_of_the_skill_that_rules_there():
     assert figure.get_suptitle() == "a title"
 
 
+def test_long_names_do_not_leave_the_picture():
+    names = tuple(f"{way} the water + valve open" for way in ("drain", "hold"))
+    spec = dataclasses.replace(task("CartPole-v1").spec, action_names=names * 4)
+    many = dataclasses.replace(task("CartPole-v1"), spec=spec)
+    skills = GibbsSkills(jnp.zeros((2, 8, 1)), jnp.float32(1))
+    figure = observed_map(dataclasses.replace(policy_of([0.1, 0, 0, 1, 0.5]), skills=skills), many, visited(4))
+    figure.canvas.draw()
+    for text in figure.legends[0].get_texts():
+        assert text.get_window_extent().x1 <= figure.bbox.x1 and text.get_text().count(" %") == 8
+
+
 def test_the_border_is_drawn_where_the_sides_change():
     figure = observed_map(policy_of([-0.5, 1.0, 0.0]), task("MountainCar-v0"), visited(2))
     assert "boundary" in [text.get_text() for text in figure.axes[0].texts]

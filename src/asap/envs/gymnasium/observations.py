@@ -57,10 +57,10 @@ def _parts(space: spaces.Dict, notice: Notice, place: str) -> Reading:
             raise EnvError(f"{place} must be a dict, as observation_space says", show(observation))
         for key in reads:
             if key not in observation:
-                raise EnvError(f"{place} has no key {key!r}, which observation_space has")
+                raise EnvError(f"{place} lacks the key {key!r} of observation_space")
         if len(observation) > len(reads):
             extra = next(key for key in observation if key not in reads)
-            raise EnvError(f"{place} has the key {extra!r:.80}, which observation_space does not have")
+            raise EnvError(f"{place} has the key {extra!r:.80}, which is not in observation_space")
         return np.concatenate([none, *(read_part(observation[key]) for key, read_part in reads.items())])
 
     return read

@@ -1,6 +1,6 @@
 """Labels that stand at the line they name, moved apart where lines are close."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +10,9 @@ from matplotlib.axis import Axis
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike
 
-from asap.show.figures.palette import INK
+from asap.show.figures.palette import INK, skill_colour
 
 FONT_SIZE = 9
-
-Tags = Callable[[int], tuple[str, str]]  # Words and colour of an owner.
 
 
 class Label(NamedTuple):
@@ -63,21 +61,20 @@ COARSE = 6  # Pixels between the places that are tried for a tag.
 ROOM, HALF = 2.0, 4  # So many of these places must be free around it; half of its width.
 
 
-def tag_regions(
-    axes: Axes, x: Float[np.ndarray, "X"], y: Float[np.ndarray, "Y"], owners: Int[np.ndarray, "Y X"], tags: Tags
+def tag_skills(
+    axes: Axes, x: Float[np.ndarray, "X"], y: Float[np.ndarray, "Y"], rulers: Int[np.ndarray, "Y X"]
 ) -> None:
-    """Write the words of each owner where its region is widest, if there is room; the frame has its colour."""
-    owners = owners[COARSE // 2 :: COARSE, COARSE // 2 :: COARSE]
-    for owner in np.unique(owners):
-        (row, column), room = _widest(owners == owner)
+    """Name each skill where its region is widest, if there is room; the frame has its colour."""
+    rulers = rulers[COARSE // 2 :: COARSE, COARSE // 2 :: COARSE]
+    for skill in np.unique(rulers).tolist():
+        (row, column), room = _widest(rulers == skill)
         if room < ROOM:
             continue
-        column = min(max(column, HALF), owners.shape[1] - 1 - HALF)  # It stays within the frame.
-        words, colour = tags(int(owner))
-        frame = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": colour, "linewidth": 2.0}
+        column = min(max(column, HALF), rulers.shape[1] - 1 - HALF)  # It stays within the frame.
         place = x[COARSE // 2 + COARSE * column], y[COARSE // 2 + COARSE * row]
+        frame = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": skill_colour(skill), "linewidth": 2.0}
         style = {"fontsize": FONT_SIZE, "color": INK, "bbox": frame, "zorder": 5}
-        axes.text(*place, words, ha="center", va="center", **style)
+        axes.text(*place, f"skill {skill}", ha="center", va="center", **style)
 
 
 def _widest(mask: Bool[np.ndarray, "R C"]) -> tuple[tuple[int, int], float]:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -24,7 +24,7 @@ from asap.policy.regions import (
     require_one_seed,
     usual_states,
 )
-from asap.show.figures.labels import Label, label_right, label_top, tag_regions
+from asap.show.figures.labels import Label, label_right, label_top, tag_skills
 from asap.show.figures.palette import (
     GLOW,
     INK,
@@ -159,8 +159,8 @@ def _draw_planes(panels: list[Axes], policy: ASAPPolicy, task: Task, visited: Re
         axes.set(xlim=edges[:2], ylim=edges[2:], xlabel=names[across], ylabel=names[up])
         _draw_borders(axes, x, y, regions.margins, on_dark=is_set)
         if is_set:
-            tag_regions(axes, x, y, regions.rulers.reshape(ROWS, COLUMNS), _tag)
-            scale.draw_bar(axes, _mean_of(task, a))
+            tag_skills(axes, x, y, regions.rulers.reshape(ROWS, COLUMNS))
+            scale.draw_bar(axes, f"mean {task.spec.action_names[a]}")
     where = ", where other inputs are as is usual there" if len(names) > 2 else ""
     if policy.num_skills == 1:
         one = "one skill everywhere; dots: visited states"
@@ -173,14 +173,6 @@ def _draw_planes(panels: list[Axes], policy: ASAPPolicy, task: Task, visited: Re
 def _controls(policy: ASAPPolicy, task: Task, regions: Regions) -> Float[np.ndarray, "N A"]:
     """What the skill that rules there sets on average."""
     return controls_at(policy, regions.rulers, regions.observations, task.descriptor, task.spec)
-
-
-def _tag(skill: int) -> tuple[str, str]:
-    return f"skill {skill}", skill_colour(skill)
-
-
-def _mean_of(task: Task, a: int) -> str:
-    return f"mean {task.spec.action_names[a]}"
 
 
 def _usual(
@@ -243,7 +235,7 @@ def _draw_strips(panels: list[Axes], policy: ASAPPolicy, task: Task, visited: Re
         low, high = axes.get_ylim()
         heights = low + 0.3 * (high - low) * counts / counts.max()
         axes.stairs(heights, bins, baseline=low, color=INK, linewidth=1.5, path_effects=GLOW)
-        label = _mean_of(task, a) if is_set else "chance of each skill"
+        label = f"mean {task.spec.action_names[a]}" if is_set else "chance of each skill"
         axes.set(xlim=(x[0], x[-1]), ylim=(low, high), xlabel=task.spec.observation_names[0], ylabel=label)
     visits = "how often each place is visited"
     if is_set:
@@ -262,9 +254,11 @@ def _draw_curve(axes: Axes, x: Float[np.ndarray, "X"], does: Float[np.ndarray, "
 
 
 def _draw_legend(figure: Figure, entries: list[Patch], words: str) -> None:
-    title = textwrap.fill(words, int(13.75 * figure.get_figwidth()))
+    width = int(13.75 * figure.get_figwidth())  # Characters.
+    for entry in entries:
+        entry.set_label(textwrap.fill(entry.get_label(), width - 12))
     style = {"alignment": "left", "fontsize": 9, "frameon": False}
-    legend = figure.legend(handles=entries, loc="outside lower left", title=title, **style)
+    legend = figure.legend(handles=entries, loc="outside lower left", title=textwrap.fill(words, width), **style)
     legend.get_title().set(fontsize=9, color=MUTED)
 
 
@@ -283,21 +277,19 @@ def draw_cells(panels: list[Axes], policy: ASAPPolicy, task: Task, observations:
             does = _controls(policy, task, regions)[:, a]
             scale = ControlScale.over(does[visits > 0])
             colours, words = scale.colours(does), [f"{value:.2g}" for value in does]
-            scale.draw_bar(axes, _mean_of(task, a))
+            scale.draw_bar(axes, f"mean {task.spec.action_names[a]}")
         else:
             colours = region_colours(regions)
             does = actions_at(policy, regions.rulers, states, m).argmax(-1)
             words = [task.spec.action_names[action].replace(" ", "\n") for action in does]
-        frames = [skill_colour(s) for s in regions.rulers] if is_set else None
-        _draw_grid(axes, names, visits, colours, words if has_words else [""] * len(names), frames)
-    told = ", with its likeliest action" if has_words and not is_set else ""
+        _draw_grid(axes, names, visits, colours, words, regions.rulers if is_set else None)
     if is_set:
-        told = "; colour" + (" and number" if has_words else "") + ": its mean action"
-    frame = ", told by the frame" if is_set else ""
+        told = f"colour{' and number' if has_words else ''}: its mean action; grey where never visited"
+        return f"one skill everywhere; {told}" if policy.num_skills == 1 else f"likeliest skill, by its frame; {told}"
+    told = ", with its likeliest action" if has_words else ""
     if policy.num_skills == 1:
         return f"one skill everywhere{told}; grey where never visited"
-    pale = "" if is_set else "pale where uncertain, "
-    return f"likeliest skill{frame}{told}; {pale}grey where never visited"
+    return f"likeliest skill{told}; pale where uncertain, grey where never visited"
 
 
 def _draw_grid(
@@ -306,17 +298,22 @@ def _draw_grid(
     visits: Float[np.ndarray, "O"],
     colours: Float[np.ndarray, "O 3"],
     words: Sequence[str],
-    frames: Sequence[str] | None,
+    skills: Int[np.ndarray, "O"] | None,
 ) -> None:
     places = _places(names)
     for s, (row, column) in enumerate(places):
         colour = colours[s] if visits[s] else NOT_VISITED
         cell = {"facecolor": colour, "edgecolor": "white", "linewidth": 1.5}
         axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **cell))
-        if frames is not None and visits[s]:
-            inner = {"fill": False, "edgecolor": frames[s], "linewidth": 3.0, "path_effects": WIDE_GLOW}
+        if skills is not None and visits[s]:
+            inner = {
+                "fill": False,
+                "edgecolor": skill_colour(int(skills[s])),
+                "linewidth": 3.0,
+                "path_effects": WIDE_GLOW,
+            }
             axes.add_patch(Rectangle((column - 0.44, row - 0.44), 0.88, 0.88, **inner))
-        if visits[s] and words[s]:
+        if visits[s] and len(names) <= MOST_WORDS:
             axes.text(column, row, words[s], ha="center", va="center", fontsize=9, color=INK, path_effects=GLOW)
     num_rows, num_columns = np.max(places, 0) + 1
     axes.set(xlim=(-0.5, num_columns - 0.5), ylim=(num_rows - 0.5, -0.5), aspect="equal")
