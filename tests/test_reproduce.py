@@ -105,7 +105,7 @@ def test_a_group_writes_its_pages_with_what_failed(tmp_path, monkeypatch, capsys
     printed = capsys.readouterr().out
     assert "NO   a < b | c" in printed and "95 % interval 2 to 4 (5 seeds)" in printed
     page = (tmp_path / "rooms.md").read_text()
-    assert "b \\| c" in page and "because" in page and "pictures/line.png" in page
+    assert "b \\| c" in page and "Because" in page and "pictures/line.png" in page
     html = (tmp_path / "rooms.html").read_text()
     assert "a &lt; b | c" in html and "data:image/png;base64," in html
 
