@@ -37,9 +37,7 @@ def _compose(settings: list[str], file: str | None = None) -> None:
 
 
 def _config_seeds(folder: Path) -> list[str]:
-    own = to_toml(
-        override(Config(), ["run.tasks=['two-rooms']", "policy.frequencies=[[1.0, 2.0]]", "env.options='{}'"])
-    )
+    own = to_toml(override(Config(), ["run.tasks=['two-rooms']", "policy.frequencies=[[1.0, 2.0]]"]))
     return [own, *((RELEASE / name / "config.toml").read_text() for name in ("two-rooms", "cartpole"))]
 
 

@@ -81,7 +81,7 @@ def _receive(frame: bytes, folder: Path) -> None:
     elif isinstance(message, Finished):
         ids = tuple(one.episode for one in message.played)
         if message.failed is not None:
-            failure(message.failed, "CartPole-v1")
+            failure(message.failed, EnvSource("CartPole-v1"))
     else:
         ids = ()
     for id in ids:

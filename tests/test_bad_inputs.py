@@ -192,6 +192,27 @@ CASES = [
     ("task missing", ["train"], "task", "three-rooms"),
     ("task twice", ["train", "two-rooms", "two-rooms"], "task", "twice"),
     ("task weight", ["train", "two-rooms:x"], "task", "two-rooms:x"),
+    *(
+        (f"mixture {' '.join(names)}", ["train", *names], "task", "trained alone")
+        for names in (
+            ("two-rooms", "CartPole-v1"),
+            ("CartPole-v1", "Acrobot-v1"),
+            ("two-rooms", "foreign_envs:walk"),
+            ("foreign_envs:walk", "two-rooms"),
+            ("CartPole-v1:2",),
+            ("foreign_envs:walk:0.5",),
+        )
+    ),
+    ("a script as a task", ["train", "./my.py"], "env", "my:FUNCTION"),
+    *(
+        (f"{option} of our task", ["train", "two-rooms", option, *value], key, "is for Gymnasium environments")
+        for option, *value, key in (
+            ("--max-steps", "5", "env.max_steps"),
+            ("--env-options", "{}", "env.options"),
+            ("--strict-obs", "env.strict_obs"),
+            ("--reward-scale", "2", "env.reward_scale"),
+        )
+    ),
     ("task weight 0", ["train", "two-rooms:0"], "task", "> 0"),
     (
         "weights",
@@ -306,6 +327,41 @@ def test_wrong_seed_and_task_of_a_run(trained, capsys, monkeypatch):
     assert code == 2 and err.startswith("error: seed: ") and "got 7" in err and err.count("\n") == 1
     code, _, err = asap(["plot", str(trained), "--task", "three-rooms"], capsys, monkeypatch)
     assert code == 2 and err.startswith("error: task: ") and "three-rooms" in err and err.count("\n") == 1
+
+
+def test_a_saved_model_is_not_a_run(trained, capsys, monkeypatch, tmp_path):
+    path = str(tmp_path / "model.asap")
+    ASAP.load(trained).save(path)
+    for words, field, must_contain in (
+        (["explain", path, "--seed", "7"], "seed", "was not trained (got 7); choose 0, the only one"),
+        (["eval", path, "--best"], "best", "a saved model has no other checkpoint"),
+        (["train", "--resume", path], "run", "ASAP.load(FILE).learn(STEPS)"),
+        (["transfer", path, "two-rooms"], "run", "is a file, not a run directory"),
+        (["eval", str(tmp_path)], "run", "no config.toml"),
+        (["eval", str(tmp_path / "nothing")], "model", "give a run directory, or a whole file that model.save"),
+    ):
+        code, out, err = asap(words, capsys, monkeypatch)
+        assert code in (1, 2) and out == "" and err.startswith(f"error: {field}: ") and err.count("\n") == 1, err
+        assert must_contain in err, err
+
+
+def test_a_run_and_data_of_other_tasks(trained, capsys, monkeypatch, tmp_path):
+    data = str(tmp_path / "cart.npz")
+    assert (
+        asap(
+            ["collect", "CartPole-v1", "--controller", "random", "--episodes", "2", "--out", data], capsys, monkeypatch
+        )[0]
+        == 0
+    )
+    for words, must_contain in (
+        (["eval", str(trained), "--offline", data], "is for CartPole-v1, not for two-rooms; give data of two-rooms"),
+        (["eval", str(trained), "--offline", data, "--task", "three-rooms"], "task: the model was not made for it"),
+        (["eval", str(trained), "--offline", data, "--deterministic"], "--deterministic: data tell the worth"),
+        (["train", "two-rooms", "--offline", data], "leave out the task, or give data of two-rooms"),
+        (["transfer", str(trained), "CartPole-v1", "--out", str(tmp_path / "x")], "2 inputs, K = 1 over 3 features"),
+    ):
+        code, out, err = asap(words, capsys, monkeypatch)
+        assert code == 2 and out == "" and err.count("\n") == 1 and must_contain in err, err
 
 
 def test_other_settings_do_not_touch_a_run(trained, capsys, monkeypatch):

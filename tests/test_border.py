@@ -50,7 +50,7 @@ def line_of(make, rules: EnvLimits = EnvLimits(), episodes: int = 1, **options) 
         for _ in range(episodes):
             play(border)
     failed = Failed(EPISODE, **caught.value.report())
-    line = str(failure(failed, "NAME"))
+    line = str(failure(failed, EnvSource("NAME")))
     assert "\n" not in line and line.startswith(f"{failed.field}: ")
     assert (
         f"at episode 41 step {failed.step} (seed {EPISODE.reset_seed}); reproduce it with: asap check NAME --seed"
@@ -910,16 +910,36 @@ def test_known_names_fit_the_environments(gymnasium_id):
 
 def test_a_failure_can_be_kept_and_told():
     failed = Failed(EPISODE, "env.step", "reward must be a number", "None", 2, [0, 1], "")
-    line = str(failure(failed, "X-v0", "run/failure.json"))
-    assert line.endswith("asap check X-v0 --replay run/failure.json") and isinstance(failure(failed, "X-v0"), RunError)
+    line = str(failure(failed, EnvSource("X-v0"), "run/failure.json"))
+    assert line.endswith("asap check X-v0 --replay run/failure.json") and isinstance(
+        failure(failed, EnvSource("X-v0")), RunError
+    )
 
 
 def test_the_cure_of_a_failure_resets_with_the_seed_of_its_episode():
     """Which is not that of the run."""
     episode = EpisodeId(3, TRAINING, 12)
-    line = str(failure(Failed(episode, "env.step", "reward is nan", "", 2, [], ""), "X-v0"))
+    line = str(failure(Failed(episode, "env.step", "reward is nan", "", 2, [], ""), EnvSource("X-v0")))
     assert line.endswith(f"asap check X-v0 --seed {episode.reset_seed}") and episode.reset_seed != 3
     assert f"at episode 12 step 2 (seed {episode.reset_seed})" in line
+
+
+def test_what_is_local_to_a_script_is_not_named_to_a_command():
+    """No command could import it: the seed of the reset shows the episode again."""
+
+    class Local(envs.Walk): ...
+
+    failed = Failed(EPISODE, "env.step", "reward is nan", "", 2, [], "")
+    local = [
+        EnvSource.of(Local),
+        EnvSource.of(lambda: envs.Walk()),
+        EnvSource.of(Local()),
+        EnvSource("__main__:Env", {}, envs.Walk),
+    ]
+    for source in local:
+        line = str(failure(failed, source))
+        assert line.endswith(f"; the episode begins with env.reset(seed={EPISODE.reset_seed})") and "asap" not in line
+    assert "asap check foreign_envs:Walk --seed" in str(failure(failed, EnvSource.of(envs.Walk)))
 
 
 def test_recordings_come_back_from_their_file(tmp_path):

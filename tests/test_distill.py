@@ -243,7 +243,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert report["teacher"] == "teachers_here:make" and report["student_return"] > 100
     for name in ("teachers_here", "teachers_here:nothing", "no_such_module_here:make"):
-        with pytest.raises(UserError, match="--teacher: "):
+        with pytest.raises(UserError, match="^teacher: "):
             find_teacher(name)
     with pytest.raises(UserError, match="--out: must name a file in a directory that exists"):
         distill_command("teachers_here:make", "CartPole-v1", 1, None, None, 2, 0, [], str(tmp_path), True)

@@ -143,7 +143,7 @@ def test_seeds_of_a_run_are_chosen_from(tmp_path):
         assert loaded.seed == seed
         np.testing.assert_array_equal(loaded.policy.skills.theta, model.policies.skills.theta[seed - 5])
     assert ASAP.load(tmp_path / "run", best=True).seeds == model.seeds
-    with pytest.raises(UserError, match="seed: was not trained in this run .got 8.; choose from 5 to 7"):
+    with pytest.raises(UserError, match="seed: was not trained .got 8.; choose from 5 to 7"):
         ASAP.load(tmp_path / "run", seed=8)
 
 

@@ -214,7 +214,7 @@ def test_what_is_odd_is_one_line_the_same_in_process_and_in_workers(what):
     sources = hosted(EnvSource("test_isolation:odd", {"what": what}))
     with StopRequest():  # As in a training: a person's Ctrl-C comes through it.
         for workers in (InProcess(sources), Pool(sources, 1)):
-            dispatcher = Dispatcher(workers, lambda failed: failure(failed, "NAME"), pytest.fail)
+            dispatcher = Dispatcher(workers, lambda failed: failure(failed, EnvSource("NAME")), pytest.fail)
             with contextlib.closing(dispatcher), pytest.raises(RunError) as raised:
                 dispatcher.play([_of_three_observations(new_works(1)[0])])
             lines.append(str(raised.value))

@@ -122,12 +122,23 @@ def test_the_search_is_paid_from_the_budget(source, tmp_path, capsys, monkeypatc
     assert json.loads(printed)["start"]["episodes"] == [4, 4]  # Two patterns, two episodes each.
 
 
+def test_an_environment_that_does_not_tell_success(capsys, monkeypatch, tmp_path):
+    """JSON has no NaN, and words have none either."""
+    small = ["--set", "run.candidates=0", "--set", "run.eval_episodes=2", "--set", "run.final_episodes=2"]
+    cart, again = str(tmp_path / "cart"), ["transfer", str(tmp_path / "cart"), "CartPole-v1", "--episodes", "1"]
+    assert asap(["train", "CartPole-v1", "--steps", "1", *small, "--out", cart], capsys, monkeypatch)[0] == 0
+    code, out, _ = asap([*again, "--out", str(tmp_path / "a")], capsys, monkeypatch)
+    assert code == 0 and out.startswith("before learning   return ") and "nan" not in out and "means" not in out
+    out = asap([*again, "--out", str(tmp_path / "b"), "--json"], capsys, monkeypatch)[1]
+    assert "NaN" not in out and json.loads(out.splitlines()[-1])["start"]["success"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "field", "text"),
     [
         (["flipped-two-rooms", "--freeze", "all"], "--freeze", "skills or partition"),
         (["flipped-two-rooms", "--seeds", "3"], "run.source", "2 seeds"),
-        (["three-rooms"], "run.source", "shapes"),
+        (["three-rooms"], "run.source", "K = 1 over 3 features, 2 skills over 4 actions"),
         (["four-rooms"], "task", "unknown"),
     ],
 )

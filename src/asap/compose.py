@@ -64,7 +64,18 @@ def compose(
             weights = config.run.weights
     config, found = _for_tasks(config, names, weights, None if task is None else (task,))
     require_sensible(config.policy, found.tasks[0])
+    if found.names_say_all:
+        _refuse_env_settings(config, found)
     return config, found
+
+
+def _refuse_env_settings(config: Config, tasks: TaskSet) -> None:
+    """They would change nothing: our tasks are as they are."""
+    general = {key: value for key, _, value, _ in walk(Config(), "")}
+    for key, _, value, _ in walk(config, ""):
+        if key.startswith("env.") and value != general[key]:
+            what = f"is for Gymnasium environments, and {tasks.names[0]} is a task of our own"
+            raise UserError(key, what, shown(value), "leave it out")
 
 
 def _without_names(file: str, said: Config, in_call: Config, names: tuple[str, ...], are_named: bool) -> list[str]:

@@ -52,11 +52,11 @@ def distill(
 def find_teacher(name: str) -> Any:
     module, colon, function = name.partition(":")
     if not (module and colon and function.isidentifier()):
-        raise UserError("--teacher", "is not of the form 'module:function'", name, TEACHER)
+        raise UserError("teacher", "is not of the form 'module:function'", name, TEACHER)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
         make = getattr(importlib.import_module(module), function)
         return make()
     except Exception as error:
-        raise UserError("--teacher", f"'{name}' raised {type(error).__name__}: {error}", cure=TEACHER) from error
+        raise UserError("teacher", f"'{name}' raised {type(error).__name__}: {error}", cure=TEACHER) from error

@@ -25,7 +25,9 @@ MOST_SHOWN = 20
 
 @app.command()
 def check(
-    env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
+    env: Annotated[
+        str, typer.Argument(metavar="ENV", help="A Gymnasium id, an importable module:function, or a task of ours.")
+    ],
     episodes: Annotated[int, typer.Option(help="Episodes of random play.")] = 10,
     seed: Annotated[int, typer.Option(help="What the first episode is reset with.")] = 0,
     replay: Annotated[str | None, typer.Option(metavar="FILE", help="Play a recorded failure again.")] = None,
@@ -40,11 +42,12 @@ def check(
     """Check an environment under random play: spaces, ranges, speed, and determinism under a seed."""
     from asap.config.schema import Config
     from asap.config.settings import override
+    from asap.envs.gymnasium.registration import IDS
     from asap.envs.resolve import limits_of, options_of
 
     said = [] if env_options is None else [f"env.options={json.dumps(env_options)}"]
     settings = override(Config(), [*(set_ or []), *said]).env
-    check_env(env, options_of(settings), episodes, seed, replay, json_, limits_of(settings))
+    check_env(IDS.get(env, env), options_of(settings), episodes, seed, replay, json_, limits_of(settings))
 
 
 class RandomPlay(NamedTuple):

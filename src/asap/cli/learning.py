@@ -191,12 +191,14 @@ def transfer(
     run = create_run(settings, found, out, stem=f"{'+'.join(settings.run.tasks)}-from-{Path(source).resolve().name}")
     result, stop = _train_to_end(run, settings, found)
     curve = result.curve
-    first = {"episodes": curve.episodes[0], "return": curve.returns[0], "success": curve.success[0]}
-    start = {name: values.tolist() for name, values in first.items()}
+    success = float(curve.success[0].mean())
+    is_told = success == success  # NaN where the environment does not tell, and JSON has none.
+    start = {"episodes": curve.episodes[0].tolist(), "return": curve.returns[0].tolist()}
+    start["success"] = curve.success[0].tolist() if is_told else None
     report = {**result.summary(str(run.path)), "source": settings.run.source, "start": start}
-    mean, share = first["return"].mean(), 100 * first["success"].mean()
-    before = f"before learning   return {mean:.1f}, success {share:.1f} % (means over seeds)"
-    tell(json_, report, f"{before}\n{_in_words(report)}")
+    before = f"before learning   return {number(curve.returns[0].mean())}"
+    before += f", success {100 * success:.1f} %" if is_told else ""
+    tell(json_, report, f"{before}{' (means over seeds)' if settings.run.seeds > 1 else ''}\n{_in_words(report)}")
     _leave_if_stopped(run, stop)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asap.base.errors import UserError
 from asap.cli.app import Debug, Env, EnvOptions, Json, app, interval_in_words, make_folder, number, tell
 
 if TYPE_CHECKING:
@@ -56,10 +57,13 @@ def evaluate(
     if episodes is not None:
         require_episodes("--episodes", episodes)
     require_seed("--seed", seed)
+    if offline is not None and deterministic:
+        what = "data tell the worth of a policy as it was learned, which draws its actions"
+        raise UserError("--deterministic", what, "--offline too", "leave out one of them")
+    model = _loaded(run, env, env_options, workers=workers, best=best)
     if offline is not None:
-        estimate_model(_loaded(run, env, env_options, best=best), run, offline, episodes, seed, json_)
+        estimate_model(model, run, offline, episodes, seed, json_, task)
     else:
-        model = _loaded(run, env, env_options, workers=workers, best=best)
         evaluate_model(model, run, episodes, task, seed, deterministic, json_)
 
 
@@ -130,7 +134,9 @@ def _evaluation_in_words(name: str, report: dict, episodes: int) -> str:
     return "\n".join(lines)
 
 
-def estimate_model(model: "ASAP", path: str, data: str, episodes: int | None, seed: int, as_json: bool) -> None:
+def estimate_model(
+    model: "ASAP", path: str, data: str, episodes: int | None, seed: int, as_json: bool, name: str | None = None
+) -> None:
     """What logged data say about the learned policies, beside what playing says."""
     from asap.base.arrays import member
     from asap.data.dataset import Dataset
@@ -138,13 +144,13 @@ def estimate_model(model: "ASAP", path: str, data: str, episodes: int | None, se
     from asap.experience.logged import local_file
     from asap.experience.off_policy import estimate, true_value
 
-    task, discount = model.tasks.tasks[0], model.tasks.spec.discount
-    dataset = Dataset(local_file(data), layout_of(task))
+    task, discount = model.task(name), model.tasks.spec.discount
+    dataset, column = Dataset(local_file(data), layout_of(task)), model.tasks.names.index(task.name)
     rows = []
     for index, trained in enumerate(model.seeds):
         policy = member(model.policies, index)
         played = model.play(model.stacked(policy), episodes, [seed], deterministic=False)
-        judged, true = estimate(policy, dataset, discount, seed), true_value(played, seed)
+        judged, true = estimate(policy, dataset, discount, seed), true_value(played.on_task(column), seed)
         told = judged.value._asdict() if judged.available else None
         row = {"seed": trained, "estimate": told, "ess": judged.ess, "trusted": judged.is_trusted}
         note = TOO_FEW if judged.available and not judged.is_trusted else None

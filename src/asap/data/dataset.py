@@ -69,11 +69,7 @@ class Dataset:
     def _require_same_task(self) -> None:
         meta, layout = self.meta, self.layout
         if meta.task not in (None, layout.task):
-            raise bad_file(
-                self.path,
-                f"is for {meta.task}, not for {layout.task}",
-                f"leave out the task, or give data of {layout.task}",
-            )
+            raise bad_file(self.path, f"is for {meta.task}, not for {layout.task}", f"give data of {layout.task}")
         if meta.action_names and len(meta.action_names) != layout.num_actions:
             raise bad_file(self.path, f"has {len(meta.action_names)} actions, {layout.task} has {layout.num_actions}")
 

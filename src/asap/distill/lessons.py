@@ -128,6 +128,8 @@ class Classroom:
             return self._played(episode, choose, asks)
         except EnvError as trouble:
             cure = f"see what it does at random: asap check {self.task.name}"
+            if self.task.source.is_local:
+                cure = f"the episode begins with env.reset(seed={episode.reset_seed})"
             raise explained(trouble, f"episode {episode.number}", episode.reset_seed, cure) from trouble
 
     def _played(self, episode: EpisodeId, choose: Choose | None, asks: bool) -> Lesson:

@@ -92,6 +92,7 @@ def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     for text in texts:
         name, colon, weight = text.partition(":")
         if name not in catalog.NAMES:
+            _refuse_weight(text)
             name, colon = text, ""
         try:
             weights.append(float(weight) if colon else 1.0)
@@ -103,3 +104,10 @@ def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
             raise UserError("task", "is given twice", name, "name each task once")
         names.append(name)
     return tuple(names), tuple(weights)
+
+
+def _refuse_weight(text: str) -> None:
+    """The last part of `CartPole-v1:2` is neither a module's nor an id's."""
+    name, _, last = text.rpartition(":")
+    if name and last.replace(".", "").isdecimal():
+        raise UserError("task", "a Gymnasium environment is trained alone and has no weight", text, f"write {name}")

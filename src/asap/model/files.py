@@ -24,7 +24,7 @@ from asap.runs.directory import Run
 
 _KIND = "asap model"  # Tells a saved model from a checkpoint of a run, which is sealed in the same way.
 MOST_LOG_STD = 80.0  # Of a Gaussian skill, whose deviation would be infinite in float32 soon after.
-CURE = "give a file that model.save has written, or a whole copy of it"
+CURE = "give a run directory, or a whole file that model.save has written"
 
 
 class Saved(NamedTuple):
@@ -83,7 +83,11 @@ def write_saved(path: Path, saved: Saved) -> None:
 def read_saved(path: Path, said: SaidEnv = SaidEnv(), best: bool = False) -> Saved:
     """From a file or a run directory, proven whole. An environment that is named in the call is the one to play."""
     # Unlike a Path's own, this takes a name that is too long or has a NUL in it.
-    return _from_run(path, said, best) if os.path.isdir(path) else _from_file(path, said)
+    if os.path.isdir(path):
+        return _from_run(path, said, best)
+    if best:
+        raise UserError("best", "a saved model has no other checkpoint", path, "leave it out, or give the run")
+    return _from_file(path, said)
 
 
 def _from_run(path: Path, said: SaidEnv, best: bool) -> Saved:

@@ -328,7 +328,8 @@ class ASAP:
         model._unsaid = None if saved.is_own else Path(path)
         if integer_or_none("seed", seed) not in (None, *model.seeds):
             first, last = model.seeds[0], model.seeds[-1]
-            raise UserError("seed", "was not trained in this run", seed, f"choose from {first} to {last}")
+            cure = f"choose {first}, the only one" if first == last else f"choose from {first} to {last}"
+            raise UserError("seed", "was not trained", seed, cure)
         model._index = model.seeds.index(saved.seed if seed is None else seed)
         model._adopt(saved)
         return model

@@ -210,13 +210,25 @@ def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:
     shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(_learned(tree))] for tree in (given, drawn)]
     count, needed, source = given.partition.beta.shape[0], config.run.seeds, config.run.source
     if shapes[0] != shapes[1]:
-        what = f"its parameters have shapes {shapes[0]}, this task needs {shapes[1]}"
-        raise UserError("run.source", what, source, "choose tasks of one family, K and features")
+        what = f"its policies have {_size_in_words(given)}, this task needs {_size_in_words(drawn)}"
+        raise UserError(
+            "run.source", what, source, "choose tasks with the same observations and actions, K and features"
+        )
     if count not in (1, needed):
         what = f"has {count} seeds, this run has {needed}"
         raise UserError("run.source", what, source, f"use --seeds {count}")
     taken = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (needed, *leaf.shape[1:])), _learned(given))
     return eqx.tree_at(_scaling, with_parameters(drawn, taken[0]), taken[1])
+
+
+def _size_in_words(policies: ASAPPolicy) -> str:
+    """What decides whether policies, stacked over seeds, fit."""
+    (_, planes, features), (_, skills, actions, numbers) = policies.partition.beta.shape, policies.skills.theta.shape
+    inputs = len(policies.psi.inputs)
+    return (
+        f"{inputs} inputs, K = {planes} over {features} features, {skills} skills over {actions} actions "
+        f"with {numbers} each"
+    )
 
 
 def _learned(policy: ASAPPolicy) -> tuple:

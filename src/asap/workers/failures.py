@@ -24,11 +24,13 @@ _KINDS = {
 }
 
 
-def failure(failed: Failed, name: str, replay: str | Path | None = None) -> RunError:
+def failure(failed: Failed, source: EnvSource, replay: str | Path | None = None) -> RunError:
     """What went wrong, where, and the command that shows it again. `replay` is the path of a saved `Recording`."""
-    episode = failed.episode
+    episode, name = failed.episode, source.name
     again = ["--replay", str(replay)] if replay is not None else ["--seed", str(episode.reset_seed)]
     cure = f"reproduce it with: {shlex.join(['asap', 'check', name, *again])}"
+    if source.is_local:
+        cure = f"the episode begins with env.reset(seed={episode.reset_seed})"
     return explained(failed, f"{_KINDS[episode.stream]} {episode.number}", episode.reset_seed, cure)
 
 

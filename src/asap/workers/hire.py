@@ -36,14 +36,14 @@ def hire(
     def explain(failed: Failed) -> RunError:
         source, limits = sources[failed.episode.task]
         if source.make is not None or not (failed.actions or failed.traceback):
-            return failure(failed, source.name)
+            return failure(failed, source)
         path = folder / f"failed-episode-{failed.episode.number}.json"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             Recording.of(source, failed, limits).save(path)
-            return failure(failed, source.name, os.path.relpath(path))
+            return failure(failed, source, os.path.relpath(path))
         except (OSError, RunError):  # What went wrong in the episode counts, not that it can't be written down.
-            return failure(failed, source.name)
+            return failure(failed, source)
 
     hired = _workers(workers, sources, folder, check)
     return Dispatcher(hired, explain, notice, step_timeout, retries, on_no_workers, check=check)

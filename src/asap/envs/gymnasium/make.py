@@ -105,6 +105,11 @@ class EnvSource(NamedTuple):
             raise UserError(FIELD, f"{what} cannot be sent to workers ({reason})", self.name, cure)
         return self._replace(make=None)
 
+    @property
+    def is_local(self) -> bool:
+        """Of a script or a function: no command finds it by its name."""
+        return self.make is not None and (self.name.startswith("__main__:") or "<" in self.name)
+
     def _maker(self) -> Callable[[], Any]:
         if isinstance(self.make, Lent):
             return self.make
@@ -299,6 +304,13 @@ def _nearest(gymnasium_id: str) -> str:
     """The cure for an unknown id: its newest version, the id most like it, or the package that may be missing."""
     import gymnasium
 
+    from asap.envs.gymnasium.registration import IDS
+
+    if gymnasium_id in IDS:
+        return f"a task of our own is '{IDS[gymnasium_id]}' in Gymnasium"
+    if gymnasium_id.endswith(".py"):
+        module = os.path.basename(gymnasium_id).removesuffix(".py")
+        return f"name the function in it that makes the environment: {module}:FUNCTION"
     known = gymnasium.registry.values()
     versions = [spec for spec in known if _stem(spec.id) == _stem(gymnasium_id) != ""]
     if versions:

@@ -13,6 +13,7 @@ ENVIRONMENTS = (
     ("asap/StrikerR2-v0", "striker-r2", 1000),
     ("asap/StrikerR3-v0", "striker-r3", 1000),
 )
+IDS = {name: gymnasium_id for gymnasium_id, name, _ in ENVIRONMENTS}
 
 _known: frozenset[str] = frozenset()
 

@@ -170,7 +170,9 @@ def require_fit(given: HostedTask, wanted: HostedTask, notice: Callable[[str], N
     for name in ("observation_space", "action_space"):
         has, needs = getattr(given, name), getattr(wanted, name)
         if _kind(has) != _kind(needs):
-            raise UserError("env", f"{name} is {has}, the model was made for", needs, "give such an environment")
+            raise UserError(
+                "env", f"{name} must be like {needs}, for which the model was made", has, "give another one"
+            )
         if space_records.record(has) != space_records.record(needs):
             notice(f"env: {name} has other bounds: it is {has}, the model was made for {needs}")
 
