@@ -13,7 +13,7 @@ from asap.base.errors import UserError
 
 MOST_EPISODES = 10_000_000  # To ask for at once: what they came to is kept in memory.
 # What an episode is played for; numbers count anew in each stream.
-TRAINING, SEARCH, EVALUATION, CHECK = STREAMS = range(4)
+TRAINING, SEARCH, EVALUATION, CHECK, RANDOM = STREAMS = range(5)
 _RESET, _CHOICES, _DRAWN = range(3)
 
 

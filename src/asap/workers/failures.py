@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asap.base import trust
-from asap.base.episodes import CHECK, EVALUATION, SEARCH, TRAINING
+from asap.base.episodes import CHECK, EVALUATION, RANDOM, SEARCH, TRAINING
 from asap.base.errors import RunError, UserError
 from asap.base.files import BadFile, read_regular, replace
 from asap.envs.gymnasium.errors import explained
@@ -15,7 +15,13 @@ from asap.envs.gymnasium.make import EnvLimits, EnvSource, harmless, is_register
 from asap.workers.work import Failed
 
 MAX_RECORDING = 1 << 28  # Bytes: a million steps of a dozen controls.
-_KINDS = {TRAINING: "episode", SEARCH: "search episode", EVALUATION: "evaluation episode", CHECK: "check episode"}
+_KINDS = {
+    TRAINING: "episode",
+    SEARCH: "search episode",
+    EVALUATION: "evaluation episode",
+    CHECK: "check episode",
+    RANDOM: "random episode",
+}
 
 
 def failure(failed: Failed, name: str, replay: str | Path | None = None) -> RunError:
