@@ -37,7 +37,7 @@ class Listening(Dispatcher):
     def __init__(self):
         self.works: list[Work] = []
 
-    def play(self, works: list[Work]) -> list[Finished]:
+    def play(self, works: list[Work], told=None) -> list[Finished]:
         self.works += works
         return [Finished(work.number, tuple(map(_episode, work.episodes))) for work in works]
 
@@ -80,6 +80,30 @@ def test_no_episode_of_training_is_played_twice():
     loop = Loop(config, experience, InMemory(), [look])
     states, finished = loop.run(loop.start(blank_start(config, tasks)), StopRequest())
     assert np.asarray(states.totals.episodes).tolist() == [[16], [16]] and not finished
+
+
+@pytest.mark.parametrize(
+    ("updates", "episodes", "steps", "num_played"),
+    [
+        (0, 1000, 1000, 8),  # Episodes of 3 steps in rounds of 2, until there are 20 steps: 24.
+        (0, 1000, 7, 3),  # The third begins with one step left.
+        (0, 1000, 6, 2),
+        (0, 5, 1000, 5),
+        # Near the end they are played one by one. After 21 steps a rest of 11 makes a batch of its own; one of 10 does
+        # not, and is played at once: the last episode begins with one step left.
+        (0, 1000, 32, 7),
+        (0, 1000, 31, 11),
+        (0, 11, 1000, 11),
+        (16, 1, 1, 8),  # After many updates the last batch is whole.
+    ],
+)
+def test_no_episode_begins_when_the_budget_is_used_up(updates, episodes, steps, num_played):
+    config, tasks = composed()
+    experience, listening = experience_of(config, tasks)
+    left = np.asarray([episodes]), np.asarray([steps])
+    counters = Counters(np.full(1, updates), np.zeros(1, int), left)
+    experience.feed(blank_start(config, tasks).policy, counters, np.ones(1, bool))
+    assert listening.numbers(0) == list(range(num_played))
 
 
 def test_reinforce_counts_episodes_and_not_steps():
@@ -163,7 +187,7 @@ def test_the_last_evaluation_is_as_the_settings_say(deterministic, tmp_path, mon
     monkeypatch.setattr(training, "choose", lambda *_, **__: experience)
     asked = training.Training(config, tasks, InMemory(), (), "0", tmp_path, pytest.fail)
     training.train(asked, None, StopRequest())
-    last = listening.works[-3:]
+    last = [work for work in listening.works if work.episodes[0].stream == EVALUATION][-3:]
     assert [work.deterministic for work in last] == [deterministic] * 3
     assert [work.episodes for work in last] == [(EpisodeId(0, EVALUATION, number),) for number in range(3)]
 

@@ -20,7 +20,7 @@ from asap.config.schema import Config
 from asap.config.toml import to_toml
 from asap.experience.choose import choose
 from asap.experience.hosted import evaluation_of
-from asap.experience.protocol import EpisodeIds, Evaluation, Experience
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience, Told, nobody
 from asap.learn.search import MARGIN, draw, search
 from asap.learn.state import parameter_digest
 from asap.model.result import Result
@@ -374,7 +374,7 @@ def test_wandb_gets_the_same_names_over_steps(tmp_path, monkeypatch, seeds, firs
     board = Board()
     monkeypatch.setitem(sys.modules, "wandb", board)
     composed = cart_pole(2000, "run.seed=7", f"run.seeds={seeds}")
-    with loggers(composed[0], None, "mine", False) as callbacks:
+    with loggers(composed[0], None, "mine", False) as (callbacks, _):
         trained(composed, tmp_path / "run", callbacks=callbacks)
     assert board.project == "mine" and board.config["run"]["steps"] == 2000 and not board.is_open
     assert board.steps[f"{second}*"] == f"{second}time/total_timesteps"
@@ -397,17 +397,20 @@ def test_the_real_wandb_writes_a_run(tmp_path, monkeypatch):
 class Scripted(Experience):
     """Stands in for playing: policy n gets what `returns` says of the n-th that was drawn, in episodes of one step."""
 
-    together, most_updates = False, 1
+    together, most_updates, least_episodes = False, 1, 1
 
     def __init__(self, tasks: TaskSet, returns):
         self.tasks, self.returns = tasks, returns
         self.known: dict[bytes, int] = {}
         self.rounds = 0
 
-    def evaluate(self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool) -> Evaluation:
+    def evaluate(
+        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+    ) -> Evaluation:
         self.rounds += 1
         numbers = [self.number(theta) for theta in policies.skills.theta]
         episodes = [[played(True, float(self.returns(number)))] * num_episodes for number in numbers]
+        told(num_episodes * len(numbers))
         return evaluation_of(episodes, self.tasks, policies.num_skills)
 
     def number(self, theta: np.ndarray) -> int:
@@ -426,13 +429,17 @@ def played(success: bool | None, value: float = 0.0) -> Played:
         (50_000, 0.2, lambda number: number == 27, 32, 16 + 32 + 2 * (8 + 2 + 1)),
         (50_000, 0.2, lambda number: number == 99, 112, 16 + 112 + 2 * (28 + 7 + 1)),  # Groups until one differs.
         (50_000, 0.001, lambda number: 0.0, 48, 96),  # The share is spent; playing again may take as much once more.
-        (36, 0.75, lambda number: number, 16, 36),  # Of the better quarter, half can be played again.
+        (36, 0.88, lambda number: number, 16, 36),  # Of the better quarter, half can be played again.
+        # Half of the share is spent by 14 policies, so groups are of 14; and they are too few to play again.
+        (36, 0.75, lambda number: number, 14, 28),
+        (20, 0.2, lambda number: number, 2, 4),  # Of 4 steps, 2 show the range and 2 are compared.
     ],
 )
 def test_the_search_finds_the_best_and_goes_on_while_all_are_alike(budget, share, returns, num_drawn, num_episodes):
-    config, tasks = cart_pole(budget, "run.candidates=32", f"run.search_share={share}")
-    scripted = Scripted(tasks, returns)
-    found = search(config, scripted, 0)
+    config, tasks = cart_pole(budget, "run.candidates=32", f"run.search_share={share}", "env.max_steps=1")
+    scripted, told = Scripted(tasks, returns), []
+    found = search(config, scripted, 0, told.append)
+    assert told[0] == 0 and told[-1] == num_drawn and told == sorted(told)
     assert len(scripted.known) == num_drawn and found.totals.episodes.tolist() == [num_episodes]
     best = max(range(num_drawn), key=returns)
     assert returns(scripted.number(found.policy.skills.theta)) == returns(best) and len(scripted.known) == num_drawn

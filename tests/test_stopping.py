@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from foreign_envs import Walk
 
 from asap import ASAP
 from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId
@@ -20,9 +21,10 @@ from asap.base.errors import Interrupted, QuitNow
 from asap.cli.learning import _leave_if_stopped
 from asap.compose import compose
 from asap.config.toml import to_toml
-from asap.model.training import train_run
+from asap.model.training import Training, train, train_run
 from asap.runs import signals
 from asap.runs.directory import Run
+from asap.runs.events import InMemory
 from asap.runs.signals import StopRequest
 
 TESTS = Path(__file__).parent
@@ -210,6 +212,7 @@ SMALL = {
     "learn.batch_steps": 96,
     "learn.critic_features": 8,
     "policy.hyperplanes": 1,
+    "env.max_steps": 12,
 }
 SIGNALLED = {  # The first two episodes of evaluation are looked at before the first update.
     "search": EpisodeId(0, SEARCH, 3),
@@ -283,6 +286,32 @@ def test_a_model_that_is_stopped_in_the_search_is_as_it_was(tmp_path):
     assert np.array_equal(model.policy.partition.beta, before) and model.result is None
     model.learn(700)
     assert model.num_timesteps >= 700
+
+
+def test_no_step_is_made_after_a_signal_in_the_search(tmp_path):
+    class Slow(Walk):
+        """Made in this process. Its second episode asks to stop, at its fifth step."""
+
+        episodes, after = 0, None
+
+        def reset(self, **options):
+            Slow.episodes += 1
+            return super().reset(**options)
+
+        def step(self, action):
+            if Slow.after is not None:
+                Slow.after += 1
+            elif Slow.episodes == 2 and self.time == 5:
+                Slow.after = 0
+                signal.raise_signal(signal.SIGINT)
+            time.sleep(0.05)
+            return super().step(action)
+
+    model, phases = ASAP(Slow, settings=["env.max_steps=12"]), []
+    training = Training(model.config, model.tasks, InMemory(), (), "0", tmp_path, pytest.fail, None, phases.append)
+    with pytest.raises(KeyboardInterrupt), StopRequest() as stop:
+        train(training, None, stop)
+    assert Slow.after == 0 and phases[-1].startswith("searching for a start, ")
 
 
 def test_the_hint_can_be_pasted_into_a_shell(tmp_path, capsys):

@@ -14,7 +14,7 @@ from asap.base.spec import TaskSet
 from asap.compose import compose
 from asap.envs import catalog
 from asap.experience.choose import choose
-from asap.experience.protocol import EpisodeIds, Evaluation, Experience
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience, Told, nobody
 from asap.learn.search import Trials, search_symmetries
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import flip, sign_patterns
@@ -156,12 +156,14 @@ def test_an_unknown_source_is_refused(tmp_path, capsys, monkeypatch):
 class Paying(Experience):
     """The sign of the plane that is good for the first task is bad for the second."""
 
-    together, most_updates = True, 1
+    together, most_updates, least_episodes = True, 1, 1
 
     def __init__(self, tasks: TaskSet, good: float):
         self.tasks, self.good = tasks, good
 
-    def evaluate(self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool) -> Evaluation:
+    def evaluate(
+        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+    ) -> Evaluation:
         signs = self.good * np.sign(policies.partition.beta[:, 0, 0])
         returns = np.repeat(np.stack([signs, -signs], 1)[..., None], num_episodes, -1)
         nothing = np.zeros((len(signs), 2, 2), int)
@@ -184,7 +186,7 @@ def test_no_episode_of_the_search_is_played_twice():
     asked, policy = [], walker("two-rooms")
 
     class Asked(Paying):
-        def evaluate(self, policies, ids, num_episodes, deterministic):
+        def evaluate(self, policies, ids, num_episodes, deterministic, told=nobody):
             asked.extend(range(first, first + num_episodes) for first in ids.first)
             return super().evaluate(policies, ids, num_episodes, deterministic)
 

@@ -77,6 +77,39 @@ def difference_interval(
     return _limits(drawn[0] - drawn[1])
 
 
+# Of Student's t with 1 to 6 degrees of freedom, 97.5 %; with more, the expansion below is right to a hundredth.
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447)
+
+
+def mean_difference_interval(first: ArrayLike, second: ArrayLike) -> tuple[float, float]:
+    """95 % interval of mean(first) - mean(second), each with a spread of its own (Welch, 1947).
+
+    A single number is taken to spread as the other sample does. Of two single numbers nothing is known.
+    """
+    samples = [_some_numbers(values, 0) for values in (first, second)]
+    spreads = [float(values.var(ddof=1)) if len(values) > 1 else None for values in samples]
+    known = [spread for spread in spreads if spread is not None]
+    if not known:
+        return -math.inf, math.inf
+    errors = [(known[0] if spread is None else spread) / len(values) for values, spread in zip(samples, spreads)]
+    difference, total = float(samples[0].mean() - samples[1].mean()), sum(errors)
+    if not total > 0:
+        return difference, difference
+    freedom = min(len(values) - 1 for values in samples)
+    if freedom:  # Satterthwaite's.
+        freedom = total**2 / sum(error**2 / (len(values) - 1) for error, values in zip(errors, samples))
+    else:
+        freedom = max(len(values) - 1 for values in samples)
+    reach = _student(freedom) * math.sqrt(total)
+    return difference - reach, difference + reach
+
+
+def _student(freedom: float) -> float:
+    if freedom < len(_STUDENT) + 1:
+        return _STUDENT[max(int(freedom), 1) - 1]
+    return 1.960 + 2.372 / freedom + 2.823 / freedom**2
+
+
 def nested_interval(
     values: ArrayLike, seed: int = 0, samples: int = 2000, statistic: Callable[..., np.ndarray] = iqm
 ) -> tuple[float, float]:

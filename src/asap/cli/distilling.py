@@ -39,10 +39,16 @@ def distill(
     """Fit a readable policy to the behaviour of another, and tell how much of its return it keeps."""
     if out is not None:
         require_writable_place(out)
+    from asap.base.episodes import require_episodes
+    from asap.config.schema import Config, RunConfig
     from asap.distill import distillation
+    from asap.runs.loggers import ProgressBar
 
-    made = find_teacher(teacher)
-    distilled = distillation.distill(made, env, hyperplanes, skills, features, episodes, seed, set_ or [])
+    made, total = find_teacher(teacher), distillation.num_played(require_episodes("--episodes", episodes))
+    with ProgressBar(Config(run=RunConfig(episodes=total)), "distilling") as progress:
+        distilled = distillation.distill(
+            made, env, hyperplanes, skills, features, episodes, seed, set_ or [], progress.count
+        )
     if out is not None:
         distilled.model.save(out)
     report = {**distilled.as_dict(), "teacher": teacher, "seed": seed, "out": out}

@@ -279,8 +279,8 @@ def _train_to_end(
 
             given = source_policies(config)
         try:
-            with loggers(config, tensorboard, wandb, progress_bar=True) as told:
-                return train_run(run, config, tasks, stop, told, workers, given)[1], stop
+            with loggers(config, tensorboard, wandb, progress_bar=True) as (told, phase):
+                return train_run(run, config, tasks, stop, told, workers, given, phase=phase)[1], stop
         except Interrupted:
             to_stderr(f"note: stopped before the first update; start again with: {_resuming(run)}")
             raise
@@ -307,6 +307,7 @@ def _in_words(report: dict) -> str:
         f"{report['env_steps']:,} steps",
         *([_data_in_words(report)] if "offline" in report else []),
         f"run               {report['run']}",
+        *(f"note: {note}" for note in report["notes"]),
     ]
     return "\n".join(lines)
 

@@ -86,12 +86,16 @@ def evaluate_model(
     as_json: bool,
 ) -> None:
     """All seeds of a run, or of a saved model."""
+    from asap.config.schema import Config, RunConfig
     from asap.learn.state import parameter_digest
     from asap.model.result import seeds_report
+    from asap.runs.loggers import ProgressBar
 
     chosen = model.tasks.names if task is None else (model.task(task).name,)
     count = model.config.run.final_episodes if episodes is None else episodes
-    played = model.play(model.policies, episodes, [seed + index for index in range(len(model.seeds))], deterministic)
+    seeds = [seed + index for index in range(len(model.seeds))]
+    with ProgressBar(Config(run=RunConfig(episodes=count * model.tasks.size * len(seeds))), "evaluating") as progress:
+        played = model.play(model.policies, episodes, seeds, deterministic, progress.count)
     reports = {name: one for name, one in seeds_report(model.tasks, played).items() if name in chosen}
     report = {
         **reports[chosen[0]],

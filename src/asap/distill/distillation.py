@@ -25,6 +25,7 @@ from asap.distill.imitate import imitate
 from asap.distill.lessons import Classroom, Lesson
 from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import hosted_task
+from asap.experience.protocol import Told, nobody
 from asap.learn.search import draw
 from asap.policy.build import plan_of
 from asap.policy.host import Player
@@ -102,11 +103,12 @@ def distill(
     episodes: int = 50,
     seed: int = 0,
     settings: Iterable[str] = (),
+    told: Told = nobody,
 ) -> Distilled:
     """An ASAP policy fitted to `teacher`, an object with `predict(obs, deterministic=True) -> (action, state)`.
 
     `env` and the settings are as for `ASAP`; `episodes` is how many the teacher plays first, and how many are played to
-    compare the two.
+    compare the two. `told` hears how many have been played, of `num_played` in all.
     """
     episodes, seed = require_episodes("episodes", episodes), require_seed("seed", seed)
     options = {
@@ -116,7 +118,7 @@ def distill(
         "run.seed": seed,
     }
     config, task = _configured(env, options, [settings] if isinstance(settings, str) else list(settings))
-    room = Classroom(task, teacher)
+    room = Classroom(task, teacher, told)
     try:
         policy = _best_student(config, task, room, episodes)
         ids = _ids(seed, EVALUATION, 0, episodes)
@@ -136,6 +138,11 @@ def distill(
         num_episodes=room.num_episodes,
         num_steps=room.num_steps,
     )
+
+
+def num_played(episodes: int) -> int:
+    """Episodes of a distillation: those that the student learns from, and those that the two are compared in."""
+    return 3 * episodes + (ROUNDS + 1) * -(-episodes // PER_ROUND) + min(episodes, RANDOM_EPISODES)
 
 
 def _configured(env: Any, options: dict[str, Any], settings: list[str]) -> tuple[Config, HostedTask]:

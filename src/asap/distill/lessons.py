@@ -16,6 +16,7 @@ from asap.envs.gymnasium.checked_env import CheckedEnv
 from asap.envs.gymnasium.errors import EnvError, explained
 from asap.envs.gymnasium.make import EnvSource
 from asap.envs.gymnasium.task import HostedTask
+from asap.experience.protocol import Told, nobody
 from asap.policy.build import plan_of
 from asap.policy.host import Player
 from asap.policy.policy import ASAPPolicy
@@ -92,8 +93,8 @@ class Overheard(gymnasium.Wrapper):
 class Classroom:
     """The environment with a teacher beside it; counts the steps that are played."""
 
-    def __init__(self, task: HostedTask, model: Any):
-        self.task, self._teacher = task, Teacher(model, task)
+    def __init__(self, task: HostedTask, model: Any, told: Told = nobody):
+        self.task, self._teacher, self._told = task, Teacher(model, task), told
         self._border = CheckedEnv(EnvSource(task.source.name, {}, self._made), task.rules)
         self.num_steps = self.num_episodes = 0
 
@@ -143,5 +144,6 @@ class Classroom:
             total += reward
         self.num_steps += len(observations)
         self.num_episodes += 1
+        self._told(self.num_episodes)
         kind = np.float32 if self.task.spec.continuous else np.int32
         return Lesson(np.stack(observations), np.asarray(actions, kind) if asks else None, total)

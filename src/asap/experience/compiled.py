@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.arrays import compiled
-from asap.base.episodes import EVALUATION, SEARCH
+from asap.base.episodes import EVALUATION, RANDOM, SEARCH
 from asap.base.keys import Key, fold, root
 from asap.base.spec import TaskSet
 from asap.config.schema import Config
 from asap.envs.core import CompiledTasks, Outcome
-from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation
+from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, Told, nobody
 from asap.experience.rollout import (
     Controlled,
     Lane,
@@ -32,7 +32,7 @@ from asap.runs.signals import StopRequest
 
 # Ids folded into a seed's key: one stream per purpose. 0 and 1 are drawn on the host, with 3 updates play.
 LANES, LOOK = 2, 4
-_STREAMS = {EVALUATION: 5, SEARCH: 7}
+_STREAMS = {EVALUATION: 5, SEARCH: 7, RANDOM: 9}
 RANDOM_LANES = RANDOM_STEPS = 64
 
 
@@ -44,7 +44,7 @@ class Compiled:
     def __init__(self, config: Config, tasks: TaskSet, compiled_tasks: CompiledTasks, stop: StopRequest | None = None):
         """`stop` is looked at between rounds of an evaluation."""
         self.config, self.tasks, self._tasks, self._stop = config, tasks, compiled_tasks, stop or StopRequest()
-        self.most_updates = config.run.chunk
+        self.most_updates, self.least_episodes = config.run.chunk, config.run.eval_episodes
         learn = config.learn
         self._discount = tasks.spec.discount if learn.discount is None else learn.discount
         self._evaluate = compiled(self._evaluated, static_argnames=("num_episodes", "deterministic"))
@@ -64,12 +64,15 @@ class Compiled:
         lanes, steps, totals = play_window(policy, self._tasks, carry, key, learn.window)
         return lanes, Batch(totals, learn.lanes * learn.window, steps)
 
-    def evaluate(self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool) -> Evaluation:
+    def evaluate(
+        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+    ) -> Evaluation:
         """In rounds of one size: results under `vmap` can differ in the last bits with the size of the batch."""
-        size = min(num_episodes, self.config.run.eval_episodes)
-        rounds = -(-num_episodes // size)
+        size, parts = min(num_episodes, self.config.run.eval_episodes), []
         first = np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
-        parts = [self._round(policies, ids, first + r, size, deterministic) for r in range(rounds)]
+        for r in range(-(-num_episodes // size)):
+            parts.append(self._round(policies, ids, first + r, size, deterministic))
+            told(min((r + 1) * size, num_episodes) * self.tasks.size * len(ids.seeds))
         return join_rounds(parts, num_episodes)
 
     def look(self, policies: ASAPPolicy, update: int) -> Evaluation:

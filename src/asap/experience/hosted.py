@@ -20,7 +20,7 @@ from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config
 from asap.experience.episode_warnings import EpisodeWarnings
-from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation
+from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, Told, nobody
 from asap.policy.build import plan_of
 from asap.policy.host import Plan
 from asap.policy.policy import NO_SKILL, ASAPPolicy
@@ -29,13 +29,14 @@ from asap.workers.dispatch import Dispatcher
 from asap.workers.work import Work
 
 SMALLEST, GROWTH = 2048, 4
+MANY_UPDATES = 16
 
 
 class Hosted:
     """Seed by seed: a common padding would make one seed's bits depend on the others."""
 
     together = False
-    most_updates = 1
+    most_updates = least_episodes = 1
 
     def __init__(
         self,
@@ -57,16 +58,16 @@ class Hosted:
 
     def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> list[Batch | None]:
         """A batch for every seed that goes on: rounds of episodes until there are enough."""
-        plans, size = self._plans(policies), self.config.learn.round_episodes
-        batches: list[list[Played]] = [[] for _ in self._seeds]
-        while wanted := [i for i, batch in enumerate(batches) if active[i] and not self._is_enough(batch)]:
+        plans, batches = self._plans(policies), [[] for _ in self._seeds]
+        playing = [i for i, is_active in enumerate(active) if is_active]
+        while sizes := {i: size for i in playing if (size := self._round_size(batches[i], counters, i))}:
             works = []
-            for i in wanted:
+            for i, size in sizes.items():
                 first = int(counters.episodes[i]) + len(batches[i])
                 ids = [self._training_id(self._seeds[i], number) for number in range(first, first + size)]
                 works += self._works(plans[i], ids, False)
             episodes = iter(self._play(works))
-            for i in wanted:
+            for i, size in sizes.items():
                 batches[i] += itertools.islice(episodes, size)
         self._recent = [batch or before for batch, before in zip(batches, self._recent)]
         return [packed(batch, self.tasks) if batch else None for batch in batches]
@@ -74,19 +75,21 @@ class Hosted:
     def collect(self, key: Key, policy: ASAPPolicy, carry: None, fed: Batch) -> tuple[None, Batch]:
         return None, fed
 
-    def evaluate(self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool) -> Evaluation:
-        each = self.played(policies, ids, num_episodes, deterministic)
+    def evaluate(
+        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+    ) -> Evaluation:
+        each = self.played(policies, ids, num_episodes, deterministic, told)
         return evaluation_of(each, self.tasks, policies.num_skills)
 
     def played(
-        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool
+        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
     ) -> list[list[Played]]:
         """The episodes of each policy, task by task."""
         works, first = [], np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
         for plan, seed, begin in zip(self._plans(policies), ids.seeds, first.tolist()):
             numbers = itertools.product(range(self.tasks.size), range(begin, begin + num_episodes))
             works += self._works(plan, [EpisodeId(seed, ids.stream, n, task) for task, n in numbers], deterministic)
-        episodes, count = iter(self._play(works)), self.tasks.size * num_episodes
+        episodes, count = iter(self._play(works, told)), self.tasks.size * num_episodes
         return [list(itertools.islice(episodes, count)) for _ in ids.seeds]
 
     def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
@@ -104,6 +107,22 @@ class Hosted:
 
     def close(self) -> None:
         self._dispatcher.close()
+
+    def _round_size(self, batch: list[Played], counters: Counters, index: int) -> int:
+        """Episodes that a batch is to get next; 0 when it is enough.
+
+        In the first updates no episode begins when the budget is used up, and a rest that is less than half a batch
+        joins the batch before. After many updates the last batch is a small part of the budget, and is played whole.
+        """
+        size, is_enough = self.config.learn.round_episodes, self._is_enough(batch)
+        if counters.left is None or counters.iterations[index] >= MANY_UPDATES:
+            return 0 if is_enough else size
+        num_steps = sum(episode.length for episode in batch)
+        episodes, steps = (int(left[index]) - used for left, used in zip(counters.left, (len(batch), num_steps)))
+        if min(episodes, steps) <= 0 or (is_enough and 2 * episodes >= len(batch) and 2 * steps >= num_steps):
+            return 0
+        # As many as are sure to begin before the budget is used up, however long they are.
+        return min(size, episodes, (steps - 1) // self.tasks.spec.horizon + 1)
 
     def _is_enough(self, batch: list[Played]) -> bool:
         learn = self.config.learn
@@ -128,8 +147,8 @@ class Hosted:
         for i in range(0, len(ids), size):
             yield Work(next(self._numbers), plan, tuple(ids[i : i + size]), deterministic)
 
-    def _play(self, works: list[Work]) -> list[Played]:
-        episodes = [episode for finished in self._dispatcher.play(works) for episode in finished.played]
+    def _play(self, works: list[Work], told: Told = nobody) -> list[Played]:
+        episodes = [episode for finished in self._dispatcher.play(works, told) for episode in finished.played]
         self._warnings.look(episodes)
         return episodes
 

@@ -16,7 +16,7 @@ from asap.config.schema import OFFLINE_LEARNERS, Config
 from asap.data.dataset import Dataset, task_of
 from asap.data.layout import layout_of
 from asap.experience.minibatches import Batches, Minibatch
-from asap.experience.protocol import Batch, Behaviour, Counters, EpisodeIds, Evaluation, Experience
+from asap.experience.protocol import Batch, Behaviour, Counters, EpisodeIds, Evaluation, Experience, Told, nobody
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 
 
@@ -67,7 +67,7 @@ class Logged:
 
     def __init__(self, config: Config, tasks: TaskSet, dataset: Dataset, player: Experience):
         self.config, self.tasks, self._player = config, tasks, player
-        self.most_updates = config.run.chunk
+        self.most_updates, self.least_episodes = config.run.chunk, player.least_episodes
         weights = merits(dataset.episodes.total, config.offline.sharpness)
         self._batches = Batches(dataset, config.learn.lanes, config.learn.window, weights)
         self._seeds = range(config.run.seed, config.run.seed + config.run.seeds)
@@ -82,8 +82,10 @@ class Logged:
         steps, behaviour = as_steps(fed), Behaviour(fed.behaviour_log_prob.T, fed.merit.T)
         return None, Batch(totals_of(fed), fed.counted.sum(), steps, behaviour)
 
-    def evaluate(self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool) -> Evaluation:
-        return self._player.evaluate(policies, ids, num_episodes, deterministic)
+    def evaluate(
+        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+    ) -> Evaluation:
+        return self._player.evaluate(policies, ids, num_episodes, deterministic, told)
 
     def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
         return self._player.look(policies, update)

@@ -4,7 +4,7 @@ Playing inside a compiled program and playing on the host can't be one call, so 
 `collect` is traced into the program of the update.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,6 +19,11 @@ from asap.policy.score import Parameters
 
 Carry = Any  # What an experience keeps from one update to the next: running lanes, or nothing.
 Fed = Any  # What the host hands to the compiled update.
+Told = Callable[[int], None]  # Hears how many there are so far.
+
+
+def nobody(count: int) -> None:
+    """Hears nothing."""
 
 
 class Behaviour(NamedTuple):
@@ -90,6 +95,7 @@ class Counters(NamedTuple):
 
     iterations: Int[np.ndarray, "seeds"]
     episodes: Int[np.ndarray, "seeds"]  # Completed, search included.
+    left: tuple[Int[np.ndarray, "seeds"], Int[np.ndarray, "seeds"]] | None = None  # Of the budget: episodes, steps.
 
 
 @runtime_checkable
@@ -99,6 +105,7 @@ class Experience(Protocol):
     tasks: TaskSet
     together: bool  # All seeds in one program, by `vmap`; otherwise seed by seed, each with a batch size of its own.
     most_updates: int  # Per feed; hosted 1, because the next batch needs the new policy.
+    least_episodes: int  # Per evaluation: fewer would be no less work.
 
     def begin(self, key: Key) -> Carry:
         """Traced: what is there before the first update of a seed."""
@@ -113,8 +120,11 @@ class Experience(Protocol):
         """Traced: plays, or hands on what was fed."""
         ...
 
-    def evaluate(self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool) -> Evaluation:
-        """On the host: so many episodes of each task for each of the stacked policies."""
+    def evaluate(
+        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+    ) -> Evaluation:
+        """On the host: so many episodes of each task for each of the stacked policies; `told` hears how many have been
+        played, of all together."""
         ...
 
     def look(self, policies: ASAPPolicy, update: int) -> Evaluation:

@@ -119,7 +119,8 @@ class Loop:
         return states, parts[0] if len(parts) == 1 else jax.tree.map(lambda *part: np.concatenate(part), *parts)
 
     def _feed(self, states: TrainState) -> Fed | list[Fed]:
-        counters = Counters(np.asarray(states.iteration), states.totals.episodes.sum(-1))
+        left = self.budget.left(states.totals, states.env_steps)
+        counters = Counters(np.asarray(states.iteration), states.totals.episodes.sum(-1), left)
         return self.experience.feed(states.policy, counters, self._active(states))
 
     def _advance_together(self, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:

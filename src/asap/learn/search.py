@@ -7,6 +7,7 @@ some dozens of planes, a useful sequence of single actions never. It is paid fro
 
 All that were drawn play once; the better quarter plays on, and so on, until one is left. Where all did equally badly,
 more are drawn. Where the scaling of observations is learned, the first group plays twice: before, to see their range.
+A small budget has smaller groups, so that most of it is left to learn from, and one that is too small has no search.
 """
 
 import dataclasses
@@ -21,8 +22,8 @@ from asap.base.keys import host_generator
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals
 from asap.config.schema import Config
-from asap.experience.protocol import EpisodeIds, Evaluation, Experience
-from asap.learn.state import drawn_policy
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience, Told, nobody
+from asap.learn.state import Budget, drawn_policy
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import Moments, merged, no_moments, rescaled, scaled_anew
@@ -33,6 +34,8 @@ KEPT = 4  # One in so many plays on.
 AGAIN = 2  # Episodes of each that does.
 GROUP = 16  # Drawn at a time: those that come later know better how to scale.
 MARGIN, LOGIT, MEAN = 3.0, 1.5, 1.0  # How decided they are: typical margins, logits, and means in units of the range.
+ROUNDING = 1e-9  # Shares of the budget are no exact numbers.
+BOUNDLESS = Budget(np.int64(np.iinfo(np.int64).max), np.int64(np.iinfo(np.int64).max))
 _CANDIDATES = 8  # Id of the stream that candidates are drawn from.
 
 
@@ -62,27 +65,55 @@ class Candidate(NamedTuple):
 class Trials:
     """Plays policies of one seed, and keeps account of what was seen and spent."""
 
-    def __init__(self, experience: Experience, seed: int):
-        self.experience, self.seed = experience, seed
+    def __init__(self, experience: Experience, seed: int, budget: Budget = BOUNDLESS):
+        self.experience, self.seed, self._budget = experience, seed, budget
         self.spent, self._number = no_totals(experience.tasks), 0
         scaled, size = experience.tasks.is_scaled, len(experience.tasks.spec.observation_names)
         self.moments = no_moments(size) if scaled else None
 
     @property
-    def steps(self) -> int:
-        return int(self.spent.steps.sum())
+    def share(self) -> float:
+        """Of the budget, spent so far."""
+        return self.share_of(int(self.spent.episodes.sum()), int(self.spent.steps.sum()))
 
-    def play(self, policies: Sequence[ASAPPolicy], num_episodes: int = 1) -> Evaluation:
-        """Each policy plays so many episodes of every task, which nobody has played before."""
+    def share_of(self, episodes: int, steps: int | float) -> float:
+        return max(episodes / int(self._budget.episodes), steps / int(self._budget.steps))
+
+    def play(self, policies: Sequence[ASAPPolicy], num_episodes: int = 1, told: Told = nobody) -> Evaluation:
+        """Each policy plays so many episodes of every task, which nobody has played before; `told` hears how many
+        policies have."""
         numbers = self._number + num_episodes * np.arange(len(policies))
         self._number += num_episodes * len(policies)
         ids = EpisodeIds([self.seed] * len(policies), SEARCH, numbers.tolist())
-        played = self.experience.evaluate(stack(list(policies)), ids, num_episodes, deterministic=False)
+        each = num_episodes * self.experience.tasks.size
+        played = self.experience.evaluate(
+            stack(list(policies)), ids, num_episodes, deterministic=False, told=lambda episodes: told(episodes // each)
+        )
         self.spent = EpisodeTotals(*(before + now for before, now in zip(self.spent, totals_of(played))))
         if self.moments is not None:
             for seen in played.seen:
                 self.moments = merged(self.moments, seen)
         return played
+
+    def play_within(
+        self, policies: Sequence[ASAPPolicy], until: float, end: float, num_episodes: int = 1, told: Told = nobody
+    ) -> list[tuple[list[float], list[float]]]:
+        """Returns and steps of the first of the policies: of as many as are begun before the share `until` is spent.
+
+        Nobody knows how long an episode is before it was played, only how long it can be. So they play in parts, none
+        of which can pass the share `end`.
+        """
+        tasks, found = self.experience.tasks, []
+        episodes = num_episodes * tasks.size
+        longest = self.share_of(episodes, episodes * tasks.spec.horizon)
+        while len(found) < len(policies) and self.share < until:
+            fits, surely = (int((limit - self.share) / longest + ROUNDING) for limit in (until, end))
+            count = min(max(fits, 1), surely)
+            if not count:
+                break
+            part, before = policies[len(found) : len(found) + count], len(found)
+            found += _per_episode(tasks, self.play(part, num_episodes, lambda done: told(before + done)))
+        return found
 
 
 def no_totals(tasks: TaskSet) -> EpisodeTotals:
@@ -101,39 +132,60 @@ def totals_of(played: Evaluation) -> EpisodeTotals:
     )
 
 
-def search(config: Config, experience: Experience, seed: int) -> Found:
+def search(config: Config, experience: Experience, seed: int, told: Told = nobody) -> Found:
     """The best of `run.candidates` policies, or of as many more as it takes to see a difference; fewer where the share
-    of the budget is used up. Playing the better ones again may take as many steps once more."""
+    of the budget is used up, and none where it is too small for two of them. `told` hears how many have played.
+
+    Playing the better ones again may take as much once more.
+    """
     tasks, run = experience.tasks, config.run
-    budget = run.episodes * tasks.spec.horizon if run.steps is None else run.steps
-    most = int(run.search_share * budget)
-    trials, candidates = Trials(experience, seed), []
+    trials, candidates = Trials(experience, seed, Budget.of(config)), []
+    most, end = run.search_share, min(2 * run.search_share, 1.0)
 
-    def group() -> list[ASAPPolicy]:
-        numbers = range(len(candidates), len(candidates) + GROUP)
+    def group(size: int) -> list[ASAPPolicy]:
+        numbers = range(len(candidates), len(candidates) + size)
         drawn = [draw(config, tasks, host_generator(seed, _CANDIDATES, number)) for number in numbers]
-        return drawn if trials.moments is None else [scaled_anew(policy, trials.moments) for policy in drawn]
+        return [_as_seen(policy, trials.moments) for policy in drawn]
 
-    if trials.moments is not None:
-        trials.play(group())  # For the moments alone: on raw observations they are not as decided as they are meant.
-    while not candidates or (trials.steps < most and (len(candidates) < run.candidates or _all_alike(candidates))):
-        drawn = group()
-        played = _per_episode(tasks, trials.play(drawn))
+    told(0)
+    size = GROUP
+    if trials.moments is not None:  # For these alone: on raw observations they are not as decided as they are meant.
+        size = len(trials.play_within(group(GROUP), most / 2, end))
+    while size > 1 and trials.share < most and (len(candidates) < run.candidates or _all_alike(candidates)):
+        drawn, before = group(size), len(candidates)
+        played = trials.play_within(drawn, end, end, told=lambda done: told(before + done))
         candidates += [Candidate(policy, *own) for policy, own in zip(drawn, played)]
-    rest = candidates
+        if len(played) < len(drawn):
+            break
+    if len(candidates) < 2:
+        return Found(_as_seen(drawn_policy(config, tasks, seed), trials.moments), trials.moments, trials.spent)
+    best = _best(trials, candidates, end).policy
+    best = best if trials.moments is None else rescaled(best, trials.moments)
+    return Found(best, trials.moments, trials.spent)
+
+
+def _as_seen(policy: ASAPPolicy, moments: Moments | None) -> ASAPPolicy:
+    """As it was drawn, on observations in the units in which they have been seen, if any were."""
+    return policy if moments is None or not float(moments.count) else scaled_anew(policy, moments)
+
+
+def _best(trials: Trials, candidates: list[Candidate], end: float) -> Candidate:
+    """The better quarter plays on, and so on, until one is left; of fewer than a group, the best of one episode."""
+    rest = sorted(candidates, key=lambda one: -one.merit)
+    rest = rest[:1] if len(rest) < GROUP else rest
     while len(rest) > 1:
         rest = sorted(rest, key=lambda one: -one.merit)[: len(rest) // KEPT or 1]
-        left = min(2 * most, budget) - trials.steps
-        rest = rest[: np.searchsorted(np.cumsum([one.cost for one in rest]), left, side="right")] or rest[:1]
-        if rest[0].cost > left:
+        left = end - trials.share + ROUNDING
+        costs = [trials.share_of(AGAIN * trials.experience.tasks.size, one.cost) for one in rest]
+        rest = rest[: np.searchsorted(np.cumsum(costs), left, side="right")] or rest[:1]
+        again = [] if costs[0] > left else trials.play_within([one.policy for one in rest], 1.0, 1.0, AGAIN)
+        if not again:
             break
-        again = _per_episode(tasks, trials.play([one.policy for one in rest], AGAIN))
+        rest = rest[: len(again)]
         for one, (returns, lengths) in zip(rest, again):
             one.returns.extend(returns)
             one.lengths.extend(lengths)
-    best = max(rest, key=lambda one: one.merit).policy
-    best = best if trials.moments is None else rescaled(best, trials.moments)
-    return Found(best, trials.moments, trials.spent)
+    return max(rest, key=lambda one: one.merit)
 
 
 def _per_episode(tasks: TaskSet, played: Evaluation) -> list[tuple[list[float], list[float]]]:
@@ -165,25 +217,38 @@ def draw(config: Config, tasks: TaskSet, generator: np.random.Generator) -> ASAP
     )
 
 
-def search_symmetries(config: Config, experience: Experience, seed: int, policy: ASAPPolicy) -> Found:
-    """The policy with its planes turned by the sign pattern that has the best mean return over a few episodes."""
-    trials = Trials(experience, seed)
+def search_symmetries(
+    config: Config, experience: Experience, seed: int, policy: ASAPPolicy, told: Told = nobody
+) -> Found:
+    """The policy with its planes turned by the sign pattern that has the best mean return over a few episodes; of as
+    many patterns as the budget has room for."""
+    trials = Trials(experience, seed, Budget.of(config))
     images = [flip(policy, signs) for signs in np.asarray(sign_patterns(policy.partition.num_planes))]
-    played = trials.play(images, config.run.search_episodes)
-    best = int(np.argmax(played.returns.mean(-1) @ experience.tasks.shares))
-    return Found(images[best], trials.moments, trials.spent)
+    played = trials.play_within(images, 1.0, 1.0, config.run.search_episodes, told)
+    best = images[int(np.argmax([np.mean(returns) for returns, _ in played]))] if played else policy
+    return Found(best, trials.moments, trials.spent)
 
 
-def found_start(config: Config, experience: Experience, seed: int, given: ASAPPolicy | None) -> Found:
-    """Where a seed begins: from a given policy or its best image, from the best of some, or as it is drawn."""
+def found_start(
+    config: Config, experience: Experience, seed: int, given: ASAPPolicy | None, told: Told = nobody
+) -> Found:
+    """Where a seed begins: from a given policy or its best image, from the best of some, or as it is drawn. `told`
+    hears how many policies have been tried."""
     tasks = experience.tasks
     if given is None and config.run.candidates:
-        return search(config, experience, seed)
+        return search(config, experience, seed, told)
     policy = drawn_policy(config, tasks, seed) if given is None else given
     if config.run.search_episodes:
-        return search_symmetries(config, experience, seed, policy)
+        return search_symmetries(config, experience, seed, policy, told)
     size = len(tasks.spec.observation_names)
     return Found(policy, no_moments(size) if tasks.is_scaled else None, no_totals(tasks))
+
+
+def num_tried(config: Config, given: bool) -> int:
+    """Policies that a search for a start is to try; 0 where there is none."""
+    if not given and config.run.candidates:
+        return config.run.candidates
+    return 2**config.policy.hyperplanes if config.run.search_episodes else 0
 
 
 def stacked_starts(found: Sequence[Found]) -> tuple[ASAPPolicy, Moments | None, EpisodeTotals]:

@@ -17,6 +17,7 @@ from asap.config.toml import to_toml
 from asap.envs.recorded import SaidEnv, told_tasks
 from asap.learn.state import restored_outcome
 from asap.model.training import blank_start
+from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of
 from asap.runs import checkpoints
@@ -38,6 +39,7 @@ class Saved(NamedTuple):
     counted: tuple[int, int] | None = None  # Episodes and steps, where the arrays do not tell.
     drawn: bool = False  # Nobody has learned or given the policies: learning draws and searches anew.
     is_own: bool = True  # The user made the file, or there is none: what the settings name may be opened.
+    verdict: Verdict | Path | None = None  # Of the training, or the run that may tell it.
 
     @property
     def state(self) -> dict[str, np.ndarray] | None:
@@ -75,6 +77,8 @@ def write_saved(path: Path, saved: Saved) -> None:
     meta: dict[str, Any] = {"kind": _KIND, "config": to_toml(saved.config), "steps": saved.counted[1]}
     meta |= {"seed": saved.seed, "whole": saved.whole, "drawn": saved.drawn}
     meta |= told_tasks(saved.config, saved.tasks)
+    if isinstance(saved.verdict, Verdict):
+        meta["verdict"] = saved.verdict.as_dict()
     if not saved.is_own and (saved.config.offline.data or saved.config.run.source):
         meta["tag"] = None  # A stranger's names do not become the user's by being saved again.
     replace(path, checkpoints.seal(saved.counted[0], saved.arrays, meta), "model")
@@ -98,7 +102,8 @@ def _from_run(path: Path, said: SaidEnv, best: bool) -> Saved:
         raise RunError("run", "has no checkpoint yet", run.path, "let `asap train` save one first")
     checkpoints.require_same(config, checkpoint, run.path, tasks.names_say_all)
     config = config if is_own else without_source(config)
-    return Saved(config, tasks, config.run.seed, checkpoint.arrays, whole=True, is_own=is_own)
+    verdict = None if best else run.path
+    return Saved(config, tasks, config.run.seed, checkpoint.arrays, whole=True, is_own=is_own, verdict=verdict)
 
 
 def _from_file(path: Path, said: SaidEnv) -> Saved:
@@ -117,7 +122,8 @@ def _from_file(path: Path, said: SaidEnv) -> Saved:
         drawn = meta.get("drawn") is True
         if not is_own and not drawn:
             config = without_source(config)
-        saved = Saved(config, tasks, seed, arrays, whole, counted, drawn, is_own)
+        verdict = Verdict.read(meta.get("verdict"))
+        saved = Saved(config, tasks, seed, arrays, whole, counted, drawn, is_own, verdict)
         policies = policies_in(saved)
     except UserError as error:
         raise RunError("model", f"cannot be used by this release: {error}", path, "save it again") from None

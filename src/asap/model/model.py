@@ -28,13 +28,14 @@ from asap.compose import compose, feature_settings, given_task, refuse_unsaid, s
 from asap.config.schema import Config
 from asap.envs.recorded import SaidEnv
 from asap.experience.choose import choose
-from asap.experience.protocol import EpisodeIds, Evaluation
+from asap.experience.protocol import EpisodeIds, Evaluation, Told, nobody
 from asap.learn.state import TrainState
 from asap.model import reading
 from asap.model.files import Saved, are_equal, policies_in, read_saved, source_policies, write_saved
 from asap.model.predict import Predictor
 from asap.model.result import Result, evaluation_report
 from asap.model.training import blank_start, holds_run, learn_on, seeds_of, temporary_folder
+from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of
 from asap.runs.directory import Run, print_note
@@ -111,6 +112,7 @@ class ASAP:
         """`state` is all that the learner needs to go on, by name; None before it has learned."""
         self.policies, self._state = jax.tree.map(np.asarray, policies), state
         self._is_drawn = False  # Policies that nobody has learned or given are drawn anew where learning starts.
+        self._verdict: Verdict | Path | None = None  # Of the training that has come to them, or the run that tells it.
         self.num_episodes, self.num_timesteps = episodes, steps
         self._predictor = Predictor(self.tasks, self.policy, self.seed)
 
@@ -193,11 +195,12 @@ class ASAP:
             self._join(Path(run))
         steps = None if total_timesteps is None else require_integer("total_timesteps", total_timesteps, 1)
         config = self._with_more(None if episodes is None else require_integer("episodes", episodes, 1), steps)
-        with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as told:
+        with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as (told, phase):
             given = source_policies(config) if self._is_drawn else self.policies
             training = run, config, self.tasks, [*told, *callbacks], self._workers
-            states, self.result = learn_on(*training, given, self._state, stop)
+            states, self.result = learn_on(*training, given, self._state, stop, phase)
         self._take(states)
+        self._verdict = self.result.verdict
         if stop.requested:
             raise stop.leaving()
         return self
@@ -265,9 +268,14 @@ class ASAP:
         return stack([policy])
 
     def play(
-        self, policies: ASAPPolicy, episodes: int | None, seeds: list[int], deterministic: bool | None = None
+        self,
+        policies: ASAPPolicy,
+        episodes: int | None,
+        seeds: list[int],
+        deterministic: bool | None = None,
+        told: Told = nobody,
     ) -> Evaluation:
-        """Episodes of stacked policies on every task, each with a seed of its own."""
+        """Episodes of stacked policies on every task, each with a seed of its own; `told` hears how many so far."""
         run = self.config.run
         count = require_episodes("episodes", run.final_episodes if episodes is None else episodes)
         seeds = [require_seed("seed", seed) for seed in seeds]
@@ -275,27 +283,29 @@ class ASAP:
         with temporary_folder() as folder:
             experience = choose(self.config, self.tasks, self._workers, folder, print_note, learns=False)
             try:
-                return experience.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure)
+                return experience.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure, told)
             finally:
                 experience.close()
 
     def explain(self, task: str | None = None) -> str:
-        """The policy in words and numbers: which inequality cuts where, what each skill does, how often and how
-        long."""
+        """The policy in words and numbers: what cuts where, what each skill does, how often; and how training ended."""
         return self.explanation(task).text
 
     def explanation(self, task: str | None = None) -> "Explanation":
         """The same with its numbers."""
-        return reading.explanation(self.policy, self.tasks, self._shown(task), self._play_to_read)
+        shown = None if task is None else self.task(task)
+        return reading.explanation(self.policy, self.tasks, shown, self._play_to_read, self.verdict)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """How the training came out that has come to these policies; None where nobody knows."""
+        return reading.verdict(self._verdict, self.policies)
 
     def plot(self, task: str | None = None, title: str | None = None) -> "Figure":
         """The map of the partition with the skills in it; of several tasks, the first unless `task` names another."""
         shown = self.task(task)
         title = title or f"{shown.name}, seed {self.seed}"
         return reading.plot(self.policy, self.tasks, shown, title, self._play_to_read)
-
-    def _shown(self, name: str | None) -> Task | None:
-        return None if name is None else self.task(name)
 
     def _play_to_read(self, policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
         """Policies on the same few episodes, for words and pictures."""
@@ -336,10 +346,10 @@ class ASAP:
 
     def _adopt(self, saved: Saved) -> None:
         self._hold(policies_in(saved), saved.state, *saved.counts(self._index))
-        self._is_drawn = saved.drawn
+        self._is_drawn, self._verdict = saved.drawn, saved.verdict
 
     def _saved(self) -> Saved:
         state = self._state if self._state is not None else to_arrays(self.policies)
         counted = self.num_episodes, self.num_timesteps
-        whole = self._state is not None
-        return Saved(self.config, self.tasks, self.seed, state, whole, counted, self._is_drawn, self._unsaid is None)
+        told = counted, self._is_drawn, self._unsaid is None, self.verdict
+        return Saved(self.config, self.tasks, self.seed, state, self._state is not None, *told)

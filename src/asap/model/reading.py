@@ -1,14 +1,18 @@
 """A model in words and pictures: with what playing tells where its environment can be made, and without it elsewhere."""
 
+import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
 from asap.envs.gymnasium.make import EnvNotMade
 from asap.experience.protocol import Evaluation
 from asap.learn.state import parameter_digest
+from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
-from asap.runs.directory import print_note
+from asap.runs.directory import Run, print_note
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,8 +25,10 @@ Play = Callable[
 ]  # Policies on the same few episodes of all tasks, by chance or not.
 
 
-def explanation(policy: ASAPPolicy, tasks: TaskSet, shown: Task | None, play: Play) -> "Explanation":
-    """The rules for all tasks, or for one that is to be shown alone."""
+def explanation(
+    policy: ASAPPolicy, tasks: TaskSet, shown: Task | None, play: Play, outcome: Verdict | None
+) -> "Explanation":
+    """The rules for all tasks, or for one that is to be shown alone; and what the end of the training says of them."""
     from asap.show.words.explain import explain, explain_played
 
     index = None if shown is None else tasks.names.index(shown.name)
@@ -33,10 +39,26 @@ def explanation(policy: ASAPPolicy, tasks: TaskSet, shown: Task | None, play: Pl
         return played if index is None else played.on_task(index)
 
     try:
-        return explain_played(policy, tasks, play_shown)
+        explained = explain_played(policy, tasks, play_shown)
     except EnvNotMade as error:
         _tell(error)
-        return explain(policy, tasks)
+        explained = explain(policy, tasks)
+    return explained if outcome is None else explained.judged(outcome.as_dict(), outcome.notes())
+
+
+def verdict(told: Verdict | Path | None, policies: ASAPPolicy) -> Verdict | None:
+    """As it is known, or as a run tells it of the policies with which it ended; those of earlier releases do not.
+
+    A log that cannot be read costs only this.
+    """
+    if not isinstance(told, Path):
+        return told
+    last: dict[str, Any] = {}
+    with contextlib.suppress(UserError):
+        for event in Run(told, notice=lambda text: None).events():
+            last = event if event.get("kind") == "end" else last
+    is_theirs = last.get("parameters_sha256") == parameter_digest(policies)
+    return Verdict.read(last.get("verdict")) if is_theirs else None
 
 
 def plot(policy: ASAPPolicy, tasks: TaskSet, shown: Task, title: str, play: Play) -> "Figure":

@@ -10,6 +10,7 @@ from asap.base.arrays import known_mean
 from asap.base.spec import TaskSet
 from asap.config.schema import Config
 from asap.experience.protocol import Evaluation
+from asap.model.verdict import Verdict
 from asap.runs.events import Curve
 
 
@@ -21,12 +22,28 @@ class Result:
     tasks: TaskSet
     evaluation: Evaluation | None  # Of the policies at the end; None if stopped before, or done elsewhere.
     curve: Curve
+    updates: list[int]  # Of each seed.
     env_steps: int
     wall_seconds: float
     compile_seconds: float
     finished: bool
     parameters_sha256: str
     ess: list[float] | None  # Of the last chunk, where logged data were learned from.
+    verdict: Verdict | None  # None if stopped before.
+
+    def notes(self) -> list[str]:
+        """What a user should know about the outcome, a sentence each."""
+        return [*self._without_update(), *([] if self.verdict is None else self.verdict.notes())]
+
+    def _without_update(self) -> list[str]:
+        """Of seeds whose budget ended before their first update."""
+        run, count = self.config.run, self.updates.count(0)
+        if not (count and self.finished):
+            return []
+        unit, budget = ("episodes", run.episodes) if run.steps is None else ("steps", run.steps)
+        which = "" if run.seeds == 1 else f" in {count} of {run.seeds} seeds"
+        spent = f"the search for a start used up the budget of {budget:,} {unit}"
+        return [f"no update was made{which}: {spent}; give more {unit}"]
 
     def summary(self, path: str) -> dict:
         """The JSON object of `asap train`. Of a run that was stopped, the numbers of the final evaluation are null."""
@@ -46,6 +63,7 @@ class Result:
             **self._evaluated(thresholds),
             "reference": self._references(),
             "episodes": self.curve.episodes[-1].astype(int).tolist() if len(self.curve.episodes) else [0] * seeds,
+            "updates": min(self.updates),
             "env_steps": self.env_steps,
             "wall_seconds": round(self.wall_seconds, 3),
             "compile_seconds": round(self.compile_seconds, 3),
@@ -53,6 +71,8 @@ class Result:
             "finished": self.finished,
             "parameters_sha256": self.parameters_sha256,
             **({} if self.ess is None else {"offline": {"data": config.offline.data, "ess": self.ess}}),
+            "verdict": None if self.verdict is None else self.verdict.as_dict(),
+            "notes": self.notes(),
             "run": path,
         }
 

@@ -21,11 +21,12 @@ from asap.compose import tasks_text
 from asap.config.schema import Config, PolicyConfig
 from asap.config.toml import to_toml
 from asap.experience.choose import choose
-from asap.experience.protocol import EpisodeIds, Experience
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience, Told
 from asap.learn.loop import Loop
-from asap.learn.search import found_start, no_totals, stacked_starts
-from asap.learn.state import Start, TrainState, drawn_critic, drawn_policy, parameter_digest, restored
+from asap.learn.search import found_start, no_totals, num_tried, stacked_starts
+from asap.learn.state import Budget, Start, TrainState, drawn_critic, drawn_policy, parameter_digest, restored
 from asap.model.result import Result
+from asap.model.verdict import Verdict, random_play, verdict_of
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import no_moments
@@ -33,6 +34,7 @@ from asap.policy.score import parameters_of, with_parameters
 from asap.runs.checkpoints import require_same
 from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback, Curve, InMemory, Record
+from asap.runs.loggers import Phase, no_phase
 from asap.runs.signals import StopRequest
 
 Arrays = dict[str, np.ndarray]
@@ -49,6 +51,7 @@ class Training(NamedTuple):
     folder: Path  # Takes what workers print, and recordings of episodes that failed.
     notice: Callable[[str], None]
     given: ASAPPolicy | None = None  # To start from, stacked over seeds, in place of policies that are drawn.
+    phase: Phase = no_phase
 
 
 def train(
@@ -62,29 +65,66 @@ def train(
     with _experience(training, stop) as experience:
         loop = Loop(config, experience, record, training.callbacks)
         if saved is None:
-            states = loop.start(_starts(training, experience))
+            starts = _starts(training, experience)
+            training.phase("compiling")
+            states = loop.start(starts)
             loop.record_start(states)
         else:
             states = restored(loop.template(blank_start(config, training.tasks)), saved)
         states, finished = loop.run(states, stop)
-        evaluation = None
-        if evaluates and not stop.requested:
-            ids, run = EpisodeIds(seeds_of(config), EVALUATION), config.run
-            with contextlib.suppress(Interrupted):
-                evaluation = experience.evaluate(states.outcome, ids, run.final_episodes, run.deterministic)
+        evaluation = _evaluated(training, experience, states) if evaluates and not stop.requested else None
+        seconds, curve = time.monotonic() - began, Curve.read(record)
+        verdict = _judged(training, experience, states, curve, evaluation, stop) if finished else None
     ess = [event["ess"] for event in record.events() if "ess" in event]
     return states, Result(
         config=config,
         tasks=training.tasks,
         evaluation=evaluation,
-        curve=Curve.read(record),
+        curve=curve,
+        updates=np.asarray(states.iteration).tolist(),
         env_steps=int(states.env_steps.sum()),
-        wall_seconds=time.monotonic() - began,
+        wall_seconds=seconds,
         compile_seconds=loop.compile_seconds,
         finished=finished,
         parameters_sha256=parameter_digest(states.outcome),
         ess=ess[-1] if ess else None,
+        verdict=verdict,
     )
+
+
+def _evaluated(training: Training, experience: Experience, states: TrainState) -> Evaluation | None:
+    """The policies at the end; None where somebody has asked to stop."""
+    run = training.config.run
+    total = run.final_episodes * training.tasks.size * run.seeds
+
+    def told(count: int) -> None:
+        training.phase(f"evaluating, {count:,} of {total:,} episodes")
+
+    with contextlib.suppress(Interrupted):
+        ids = EpisodeIds(seeds_of(training.config), EVALUATION)
+        return experience.evaluate(states.outcome, ids, run.final_episodes, run.deterministic, told)
+
+
+def _judged(
+    training: Training,
+    experience: Experience,
+    states: TrainState,
+    curve: Curve,
+    evaluation: Evaluation | None,
+    stop: StopRequest,
+) -> Verdict | None:
+    """None where somebody has asked to stop. An environment that fails in random play costs no result."""
+    config, at_random = training.config, np.zeros(0)
+    if stop.requested is None:
+        training.phase("playing at random, to compare")
+        try:
+            at_random = random_play(experience, states.outcome, seeds_of(config), config, stop)
+        except UserError as error:
+            training.notice(f"random play was left out: {error}")
+    if stop.requested is not None:
+        return None
+    left = np.asarray(Budget.of(config).left(states.totals, states.env_steps))
+    return verdict_of(training.tasks, curve, evaluation, at_random, (left == 0).any(0))
 
 
 def train_run(
@@ -97,6 +137,7 @@ def train_run(
     given: ASAPPolicy | None = None,
     saved: Arrays | None = None,
     evaluates: bool = True,
+    phase: Phase = no_phase,
 ) -> tuple[TrainState, Result]:
     """A training that is recorded in a run directory: it goes on from the newest checkpoint there.
 
@@ -107,7 +148,7 @@ def train_run(
         run.notice(text)
         run.append({"kind": "notice", "message": text})
 
-    training = Training(config, tasks, run, callbacks, workers, run.path, notice, given)
+    training = Training(config, tasks, run, callbacks, workers, run.path, notice, given, phase)
     with run.locked():
         checkpoint = run.latest()
         if checkpoint is not None:
@@ -123,7 +164,8 @@ def train_run(
                 run.append({"kind": "error", "message": str(error)})
             raise
         if result.finished:
-            run.append({"kind": "end", "parameters_sha256": result.parameters_sha256})
+            told = None if result.verdict is None else result.verdict.as_dict()
+            run.append({"kind": "end", "parameters_sha256": result.parameters_sha256, "verdict": told})
     return states, result
 
 
@@ -136,14 +178,15 @@ def learn_on(
     given: ASAPPolicy | None,
     saved: Arrays | None,
     stop: StopRequest,
+    phase: Phase,
 ) -> tuple[TrainState, Result]:
     """A model that learns: recorded in a run directory, or with nothing written to disk unless something fails."""
     if run is not None:
         text = tasks_text(config, tasks)
         recorded = Run.open(run) if holds_run(Path(run)) else Run.create(run, to_toml(config), text)
-        return train_run(recorded, config, tasks, stop, callbacks, workers, given, saved, evaluates=False)
+        return train_run(recorded, config, tasks, stop, callbacks, workers, given, saved, False, phase)
     with temporary_folder() as folder:
-        training = Training(config, tasks, InMemory(), callbacks, workers, folder, print_note, given)
+        training = Training(config, tasks, InMemory(), callbacks, workers, folder, print_note, given, phase)
         return train(training, saved, stop, evaluates=False)
 
 
@@ -195,11 +238,23 @@ def _starts(training: Training, experience: Experience) -> Start:
     found = []
     for index, seed in enumerate(seeds_of(config)):
         own = None if given is None else member(given, index)
-        found.append(found_start(config, experience, seed, own))
+        found.append(found_start(config, experience, seed, own, _searching(training, index)))
     policies, moments, totals = stacked_starts(found)
     critics = stack([drawn_critic(config, tasks, seed) for seed in seeds_of(config)])
     _warn(training, experience, member(policies, 0))
     return Start(policies, critics, totals, moments)
+
+
+def _searching(training: Training, index: int) -> Told:
+    """Tells how far the search for the start of a seed is; where there is none, nobody asks."""
+    config = training.config
+    total = num_tried(config, training.given is not None)
+    of_seed = "" if config.run.seeds == 1 else f" (seed {index + 1} of {config.run.seeds})"
+
+    def told(count: int) -> None:
+        training.phase(f"searching for a start{of_seed}, {count} of {max(count, total)}")
+
+    return told
 
 
 def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:

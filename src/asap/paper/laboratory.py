@@ -111,6 +111,8 @@ class Silence:
 
     def show(self, report: Report) -> None: ...
 
+    def phase(self, words: str) -> None: ...
+
 
 @dataclass
 class Laboratory:
@@ -150,7 +152,9 @@ class Laboratory:
         run = Run.create_or_continue(path, to_toml(config), tasks_text(config, tasks))
         with self.progress(config, label) as progress:
             given = source_policies(config)
-            states, result = train_run(run, config, tasks, self.stop, [progress.show], given=given)
+            states, result = train_run(
+                run, config, tasks, self.stop, [progress.show], given=given, phase=progress.phase
+            )
         if self.stop.requested:
             raise SystemExit(self.stop.exit_code)
         policies = jax.tree.map(np.asarray, states.outcome)

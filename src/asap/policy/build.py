@@ -17,7 +17,7 @@ from asap.policy.features import RBF, Basis, Features, Fourier, Network, Polynom
 from asap.policy.host import Plan
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
-from asap.policy.skills import GaussianSkills, GibbsSkills
+from asap.policy.skills import GaussianSkills, GibbsSkills, UniformSkills
 
 START_SCALE = 0.01  # Skills start near uniform: symmetric ones would get equal gradients and never part.
 MOST_FEATURES, MOST_WEIGHTS = 100_000, 10_000_000  # Looked at before anything is allocated.
@@ -207,6 +207,8 @@ def plan_of(policy: ASAPPolicy, num_observations: int, descriptors: Float[np.nda
     }
     if isinstance(policy.skills, GaussianSkills):
         static["skills"], arrays["log_std"] = "gaussian", policy.skills.log_std
+    elif isinstance(policy.skills, UniformSkills):
+        static["skills"] = "uniform"
     else:
         static["skills"], arrays["alpha_theta"] = "gibbs", policy.skills.alpha_theta
     for name, features in (("psi", policy.psi), ("phi", policy.phi)):

@@ -9,6 +9,7 @@ of the right form:
     side of plane k:    margin_k > logistic noise
     action of a Gibbs skill:    argmax_a (logit_a + Gumbel noise)
     action of a Gaussian skill:    mean + deviation * normal noise
+    action of a uniform skill:    noise from -1 to 1
 """
 
 import itertools
@@ -25,6 +26,13 @@ _TINY = np.finfo(float).tiny
 _NEVER = np.ones(BLOCK)  # Draws with which no skill is kept.
 _ONE_TASK = np.zeros((1, 0))
 _DRAWING = threading.Lock()  # Of all players: they may share a generator too, and a player can be copied.
+
+# What is added to the scores of a skill, by its kind.
+_NOISE: dict[str, Callable[..., Float[np.ndarray, "*n A"]]] = {
+    "gibbs": lambda generator, shape: generator.gumbel(size=shape),
+    "gaussian": lambda generator, shape: generator.standard_normal(shape),
+    "uniform": lambda generator, shape: generator.uniform(-1, 1, shape),
+}
 
 Feature = Callable[[Float[np.ndarray, "O"]], Float[np.ndarray, "F"]]
 Choice = tuple[int, int | Float[np.ndarray, "A"]]  # Skill and action.
@@ -61,11 +69,13 @@ class Player:
         self._planes = self._arrays["alpha_beta"] * self._arrays["beta"]
         self.num_planes = len(self._planes)
         self.bits = 1 << np.arange(self.num_planes)
-        self.gaussian = self._static["skills"] == "gaussian"
-        theta = self._arrays["theta"]
-        self._theta = theta if self.gaussian else self._arrays["alpha_theta"] * theta
+        kind, theta = self._static["skills"], self._arrays["theta"]
+        self._theta = self._arrays["alpha_theta"] * theta if kind == "gibbs" else theta
+        self._noise = _NOISE[kind]
         self.num_scores = theta.shape[1]
-        self.deviations = np.exp(self._arrays["log_std"]) if self.gaussian else None
+        self.deviations: Float[np.ndarray, "S A"] | None = None  # Of actions that are vectors.
+        if kind != "gibbs":
+            self.deviations = np.exp(self._arrays["log_std"]) if kind == "gaussian" else np.ones(theta.shape[:2])
         self.termination: float | None = self._static["termination"]
         self._policies: dict[int, TaskPolicy] = {}
 
@@ -104,9 +114,7 @@ class Player:
             return self._likeliest(policy, x, previous)
         with _DRAWING:
             sides = generator.logistic(size=self.num_planes)
-            noise = (
-                generator.standard_normal(self.num_scores) if self.gaussian else generator.gumbel(size=self.num_scores)
-            )
+            noise = self._noise(generator, self.num_scores)
             stay = 1.0 if self.termination is None else generator.random()
         return self._drawn(policy, x, previous, sides, noise, stay)
 
@@ -134,18 +142,19 @@ class Player:
             if stay < (1 - self.termination) * self._probability(margins, previous):
                 skill = previous
         scores = policy.scores[skill](x)
-        return skill, scores + self.deviations[skill] * noise if self.gaussian else int((scores + noise).argmax())
+        if self.deviations is None:
+            return skill, int((scores + noise).argmax())
+        return skill, scores + self.deviations[skill] * noise
 
     def _likeliest(self, policy: TaskPolicy, x: Float[np.ndarray, "O"], previous: int) -> Choice:
         skill = self._likeliest_skill(policy.margins(x), previous)
         scores = policy.scores[skill](x)
-        return skill, scores.copy() if self.gaussian else int(scores.argmax())
+        return skill, int(scores.argmax()) if self.deviations is None else scores.copy()
 
     def _draw(self) -> None:
         uniform = self.generator.random((BLOCK, self.num_planes))
         self.sides = np.log(np.maximum(uniform, _TINY)) - np.log1p(-uniform)
-        shape = (BLOCK, self.num_scores)
-        self.noise = self.generator.standard_normal(shape) if self.gaussian else self.generator.gumbel(size=shape)
+        self.noise = self._noise(self.generator, (BLOCK, self.num_scores))
         self.stays = _NEVER if self.termination is None else self.generator.random(BLOCK)
         self.place = 0
 

@@ -11,7 +11,7 @@ from asap.base.arrays import element, lift, pick
 from asap.base.keys import Key, many_uniforms
 from asap.policy.features import Features
 from asap.policy.partition import Partition
-from asap.policy.skills import GaussianSkills, GibbsSkills
+from asap.policy.skills import GaussianSkills, GibbsSkills, UniformSkills
 
 LEAST_TERMINATION = 1e-6  # A skill that can never be left has other skills with log-probability -infinity.
 NO_SKILL = -1  # The previous skill of an episode's first step.
@@ -30,7 +30,7 @@ class ASAPPolicy(eqx.Module):
     """
 
     partition: Partition
-    skills: GibbsSkills | GaussianSkills
+    skills: GibbsSkills | GaussianSkills | UniformSkills
     psi: Features
     phi: Features
     termination: float | None = eqx.field(static=True, default=None)

@@ -44,6 +44,13 @@ class GibbsSkills(eqx.Module):
         return jnp.argmax(self.log_probs_of_skill(skill, phi), axis=0).astype(jnp.int32)
 
 
+class UniformSkills(eqx.Module):
+    """sigma_i(a | x): every number of the action is drawn from -1 to 1, whatever the state. For workers to play: nothing
+    is learned from it."""
+
+    theta: Float[Array, "S A D"]  # Zeros, for their shape.
+
+
 class GaussianSkills(eqx.Module):
     """sigma_i(a | x) = Normal(theta_i phi(x), exp(log_std_i)^2), each dimension of the action for itself.
 

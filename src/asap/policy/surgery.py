@@ -10,6 +10,7 @@ from asap.base.errors import UserError
 from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of, with_parameters
+from asap.policy.skills import GaussianSkills, UniformSkills
 
 
 def skills_on_side(num_planes: int, k: int, side: int) -> np.ndarray:
@@ -75,6 +76,14 @@ def flip(policy: ASAPPolicy, signs: Float[Array, "K"]) -> ASAPPolicy:
     """Planes with sign -1 change sides: their two half-spaces swap skills (paper, Figure 2d)."""
     parameters = parameters_of(policy)
     return with_parameters(policy, parameters._replace(beta=parameters.beta * jnp.asarray(signs)[:, None]))
+
+
+def uniform(policy: ASAPPolicy) -> ASAPPolicy:
+    """Every action is equally likely, in every state: random play."""
+    nothing = np.zeros_like(policy.skills.theta)
+    if isinstance(policy.skills, GaussianSkills):
+        return eqx.tree_at(lambda p: p.skills, policy, UniformSkills(nothing))
+    return eqx.tree_at(lambda p: p.skills.theta, policy, nothing)
 
 
 def sign_patterns(num_planes: int) -> Float[Array, "S K"]:

@@ -1,4 +1,4 @@
-"""Callbacks that tell of a run as it goes on: a progress bar, TensorBoard, Weights & Biases.
+"""Callbacks that tell of a run as it goes on: a progress bar or lines, TensorBoard, Weights & Biases.
 
 The names are those of stable-baselines3 where it has them (rollout/ep_rew_mean, time/total_timesteps, train/approx_kl),
 so that curves of both can be laid over each other; what only we have is under skills/.
@@ -8,25 +8,33 @@ import contextlib
 import dataclasses
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from asap.base.errors import UserError
+from asap.base.errors import UserError, to_stderr
 from asap.config.schema import Config
 from asap.runs.events import Callback, Report
 
+EVERY_SECONDS = 10.0  # Between two lines, where stderr is no terminal.
+Phase = Callable[[str], None]  # Hears in words what is under way.
+
+
+def no_phase(words: str) -> None:
+    """Shows nothing."""
+
 
 class ProgressBar:
-    """Shows the slowest seed's share of the budget and the mean return of the last evaluation."""
+    """Shows the slowest seed's share of the budget and the mean return of the last evaluation, or what else is under
+    way: a bar on a terminal, a line on stderr every ten seconds elsewhere."""
 
-    def __init__(self, config: Config, label: str = "training"):
-        self.label = label
+    def __init__(self, config: Config, label: str | None = None):
         self.in_steps = config.run.steps is not None
         self.budget = config.run.steps if self.in_steps else config.run.episodes
-        self.bar = None
+        self.bar, self._state, self._over = None, "compiling", threading.Event()
         if sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -37,15 +45,21 @@ class ProgressBar:
                 TextColumn("{task.fields[state]}"),
                 TimeElapsedColumn(),
             )
+            self.label = label or "training"
             self.bar = Progress(*columns, console=Console(stderr=True))
-            self.line = self.bar.add_task(f"{label}: compiling", total=self.budget, state="")
+            self.line = self.bar.add_task(f"{self.label}: {self._state}", total=self.budget, state="")
+        else:
+            self.label = label or "+".join(config.run.tasks)
 
     def __enter__(self) -> "ProgressBar":
         if self.bar is not None:
             self.bar.start()
+        else:
+            threading.Thread(target=self._tell_lines, args=(time.monotonic(),), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         if self.bar is not None:
             with contextlib.suppress(OSError):  # The terminal has gone.
                 self.bar.stop()
@@ -59,9 +73,27 @@ class ProgressBar:
         )
 
     def tell(self, update: int, done: int, mean: float) -> None:
+        self._count(done, f", update {update}", f", return {mean:.1f}")
+
+    def count(self, done: int) -> None:
+        """So much of the budget, where there are neither updates nor returns to tell."""
+        self._count(done, "", "")
+
+    def _count(self, done: int, update: str, result: str) -> None:
+        counted = f"{done:,} of {self.budget:,} {'steps' if self.in_steps else 'episodes'}"
         if self.bar is not None:
-            state = f"{done:,} of {self.budget:,} {'steps' if self.in_steps else 'episodes'}, update {update}, return {mean:.1f}"
-            self.bar.update(self.line, description=self.label, completed=done, state=state)
+            self.bar.update(self.line, description=self.label, completed=done, state=f"{counted}{update}{result}")
+        self._state = f"{counted} ({min(100 * done // self.budget, 100)} %){result}"
+
+    def phase(self, words: str) -> None:
+        """What is under way besides updates."""
+        if self.bar is not None:
+            self.bar.update(self.line, description=f"{self.label}: {words}")
+        self._state = words
+
+    def _tell_lines(self, began: float) -> None:
+        while not self._over.wait(EVERY_SECONDS):
+            to_stderr(f"{self.label}: {self._state}, {time.monotonic() - began:.0f} s")
 
 
 _NAMES = {
@@ -96,17 +128,20 @@ def metrics_of(report: Report, seed: int, seconds: float) -> dict[str, float]:
 @contextlib.contextmanager
 def loggers(
     config: Config, tensorboard: str | os.PathLike | None, wandb_project: str | None, progress_bar: bool
-) -> Iterator[list[Callback]]:
-    """The callbacks that were asked for; closed at the end, whatever happens."""
+) -> Iterator[tuple[list[Callback], Phase]]:
+    """The callbacks that were asked for, and who hears of phases; closed at the end, whatever happens."""
     with contextlib.ExitStack() as stack:
         found: list[Callback] = []
+        phase = no_phase
         if progress_bar:
-            found.append(stack.enter_context(ProgressBar(config)).show)
+            bar = stack.enter_context(ProgressBar(config))
+            found.append(bar.show)
+            phase = bar.phase
         if tensorboard is not None:
             found.append(_told(config, stack.enter_context(_tensorboard(os.fspath(tensorboard), config))))
         if wandb_project is not None:
             found.append(_told(config, stack.enter_context(_wandb(wandb_project, config))))
-        yield found
+        yield found, phase
 
 
 Write = Callable[[int, dict[str, float], int], None]  # Seed, metrics, step.

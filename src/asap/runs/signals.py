@@ -1,10 +1,13 @@
 """Stopping on request: Ctrl-C or SIGTERM asks the work at hand to save and end; a second one quits at once."""
 
+import contextlib
+import math
 import os
 import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -28,6 +31,7 @@ class StopRequest:
     def __init__(self, patience: float | None = None) -> None:
         self.requested: int | None = None
         self._patience, self._first, self._since = patience, threading.Lock(), 0.0
+        self._deadline = math.inf
         self._previous: dict[int, Any] = {}
         self._bell: socket.socket | None = None
 
@@ -37,9 +41,18 @@ class StopRequest:
         return 128 + self.requested if self.requested else 0
 
     def check(self, *_: object) -> None:
-        """Raises `Interrupted` when somebody has asked to stop."""
-        if self.requested is not None:
+        """Raises `Interrupted` when somebody has asked to stop, or when the time that there was is over."""
+        if self.requested is not None or time.monotonic() > self._deadline:
             raise Interrupted
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """What is done inside is given up after so many seconds."""
+        self._deadline = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._deadline = math.inf
 
     def leaving(self) -> BaseException:
         """What to raise when all is saved: what Python itself raises at a Ctrl-C, or the exit of a SIGTERM."""

@@ -36,6 +36,7 @@ class Assignments:
         self._waiting = list(range(len(works)))
         self._finished: dict[int, Finished] = {}
         self._all_before = 0  # Up to this place, all are finished.
+        self.num_played = 0  # Episodes that have come back.
         self._wanted = len(works)  # Of works after the first that failed nothing is wanted any more.
         self._silences: Counter[EpisodeId] = Counter()
         self._deaths: Counter[tuple[EpisodeId, int]] = Counter()
@@ -75,6 +76,7 @@ class Assignments:
         ):
             raise RunError("workers", f"a worker played other episodes than those of work {finished.number}")
         self._finished[place] = finished
+        self.num_played += len(finished.played)
         if finished.failed is not None:
             self._wanted = min(self._wanted, place + 1)
 
@@ -149,14 +151,16 @@ class Dispatcher:
         self._has_ever_started = False
         self._seats = [_Seat(self._looked) for _ in range(workers.num_workers)]
 
-    def play(self, works: Sequence[Work]) -> list[Finished]:
-        """In the order of the works. Of several failures, the error is that of the first in this order."""
+    def play(self, works: Sequence[Work], told: Callable[[int], None] = nobody_watches) -> list[Finished]:
+        """In the order of the works. Of several failures, the error is that of the first in this order. `told` hears
+        how many episodes have come back."""
         batch = Assignments(works, self._retries)
         while not batch.is_complete:
             self._check()
             self._hand_out(batch)
             for event in self._workers.poll(self._tick):
                 self._take(event, batch)
+            told(batch.num_played)
             self._look(batch)
         if batch.failed is not None:
             raise self._explain(batch.failed)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asap.base import trust
-from asap.base.episodes import CHECK, COLLECTION, EVALUATION, SEARCH, TRAINING
+from asap.base.episodes import CHECK, COLLECTION, EVALUATION, RANDOM, SEARCH, TRAINING
 from asap.base.errors import RunError, UserError
 from asap.base.files import BadFile, read_regular, replace
 from asap.envs.gymnasium.errors import explained
@@ -21,6 +21,7 @@ _KINDS = {
     EVALUATION: "evaluation episode",
     CHECK: "check episode",
     COLLECTION: "collected episode",
+    RANDOM: "random episode",
 }
 
 

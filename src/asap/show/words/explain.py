@@ -7,6 +7,7 @@ where several tasks differ by their descriptors; everywhere else there are rules
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,9 +30,15 @@ class Explanation:
 
     reading: PolicyReading | RulesReading
     text: str
+    verdict: dict[str, Any] | None = None  # How the training came out, where that is known.
 
     def as_dict(self) -> dict:
-        return asdict(self.reading)
+        return {**asdict(self.reading), "verdict": self.verdict}
+
+    def judged(self, verdict: dict[str, Any], notes: Sequence[str]) -> "Explanation":
+        """With what is known about how the training came out."""
+        told = "\n".join(f"note: {note}" for note in notes)
+        return Explanation(self.reading, f"{self.text}\n\n{told}" if notes else self.text, verdict)
 
     def __str__(self) -> str:
         return self.text
