@@ -12,6 +12,7 @@ from matplotlib.image import imread
 
 from asap.cli import app as cli
 from asap.cli.app import number
+from asap.cli.listing import _setting_in_words
 
 SMALL = [
     part
@@ -165,6 +166,84 @@ def test_help_is_quick_and_imports_nothing_heavy(command):
     seconds, imported = last.split(maxsplit=1)
     assert f"Usage: -c {command}".strip() in said[1] and len(said) > 8
     assert imported == "[]" and float(seconds) < 0.5  # Seconds of this process alone, however busy the machine is.
+
+
+def test_a_task_is_described(capsys, monkeypatch):
+    words = asap_here(["tasks", "three-rooms"], capsys, monkeypatch)[1]
+    for text in (
+        "three-rooms: 3R: one skill",
+        "observations  x       0 to 1 m\n",
+        "\n                goal y  0 to 1 m\n",
+        "actions       up, down, right, left\n",
+        "rewards       every step -1, goal 100\n",
+        "time limit    400 steps\n",
+        "discount      0.99\n",
+        "near-optimal from ",
+        "controllers   random, doors ",
+        "Gymnasium     asap/ThreeRooms-v0\n",
+    ):
+        assert text in words, text
+    code, out, _ = asap_here(["tasks", "asap/StrikerR1-v0", "--json"], capsys, monkeypatch)
+    (row,) = json.loads(out)["tasks"]
+    assert code == 0 and row["task"] == "striker-r1" and row["time_limit"] == 1000 and row["discount"] == 0.99
+    assert row["observations"][2] == {"name": "ball x", "bounds": [-1, 1], "unit": ""} and "Shoot" in row["actions"]
+    assert row["rewards"]["goal"] == 1 and row["rewards"]["captured"] == -0.2 and "always-shoot" in row["controllers"]
+
+
+def test_an_environment_is_none_of_our_tasks(capsys, monkeypatch):
+    code, out, err = asap_here(["tasks", "CartPole-v1"], capsys, monkeypatch)
+    assert (code, out) == (2, "") and err.endswith("; for an environment: asap check CartPole-v1\n")
+    code, out, _ = asap_here(["check", "two-rooms", "--episodes", "1"], capsys, monkeypatch)
+    assert code == 0 and out.startswith("asap/TwoRooms-v0: observations: 4")
+
+
+def settings_of(capsys, monkeypatch, *names):
+    code, out, err = asap_here(["settings", *names, "--json"], capsys, monkeypatch)
+    assert code == 0, err
+    return {row["key"]: row for row in json.loads(out)["settings"]}
+
+
+def test_settings_of_a_task_are_those_that_it_is_trained_with(capsys, monkeypatch):
+    rows = settings_of(capsys, monkeypatch, "foreign_envs:walk")
+    marked = {key for key, row in rows.items() if row["differs"]}
+    assert {"policy.alpha_beta", "policy.start", "run.steps", "run.candidates"} <= marked
+    assert not marked & {"learn.learner", "run.tasks", "policy.basis", "env.max_steps", "learn.discount"}
+    shown = {
+        key: rows[key]["default"] for key in ("policy.alpha_beta", "policy.start", "policy.basis", "env.max_steps")
+    }
+    assert shown == {
+        "policy.alpha_beta": 4.0,
+        "policy.start": "random",
+        "policy.basis": "linear",
+        "env.max_steps": 1000,
+    }
+
+
+def test_settings_of_tasks_of_our_own(capsys, monkeypatch):
+    joint = settings_of(capsys, monkeypatch, "two-rooms:3", "flipped-two-rooms")
+    assert joint["run.weights"]["default"] == [3.0, 1.0] and not any(row["differs"] for row in joint.values())
+    assert not any(key.startswith("env.") for key in joint)
+    striker = settings_of(capsys, monkeypatch, "striker-r1")
+    assert striker["policy.alpha_beta"]["differs"] and striker["run.episodes"]["default"] == 15_000
+    assert "differs" not in settings_of(capsys, monkeypatch)["learn.epochs"]
+    words = asap_here(["settings", "striker-r1"], capsys, monkeypatch)[1].splitlines()
+    assert any(line.startswith("* policy.alpha_beta             100.0 ") for line in words)
+    assert any(line.startswith("  learn.epochs                  8 ") for line in words) and words[-1].startswith(
+        "* not"
+    )
+
+
+@pytest.mark.parametrize("width", [60, 90, 120])
+def test_settings_wrap_at_the_width_of_the_terminal(width):
+    sentence = "How the task descriptor enters psi; auto: interactions when several tasks are trained together."
+    row = {"key": "policy.task_features", "default": "auto", "help": sentence, "range": "one of auto, none"}
+    assert _setting_in_words(row, float("inf")).count("\n") == 0
+    for default in ("auto", "('cart position', 'cart velocity')"):
+        lines = _setting_in_words({**row, "default": default}, width).splitlines()
+        assert len(lines) > 1 and max(map(len, lines)) <= width and lines[0].startswith("policy.task_features ")
+        assert " ".join(" ".join(lines).split()) == f"policy.task_features {default} {sentence} (one of auto, none)"
+    beside = _setting_in_words(row, 120).splitlines()
+    assert beside[0][46:].startswith("How the task") and beside[1].startswith(" " * 46)
 
 
 def test_the_version_is_that_of_the_package():

@@ -52,6 +52,7 @@ NEEDS_JAX = {"jax", "jaxlib", "equinox", "optax"}
 # Who names a kind without asking which one a task is: in annotations, and where only one kind can be meant.
 _NAMED = "measures or draws what only our own tasks have"
 KNOWS_KINDS = {
+    "asap.cli.listing: CompiledTask": _NAMED,
     "asap.distill.distillation: HostedTask": "teachers play environments; our own tasks are given to them as such",
     "asap.distill.lessons: HostedTask": "as above",
     "asap.paper.references: CompiledTask": _NAMED,

@@ -122,7 +122,7 @@ def _require_writable(folder: str | Path) -> None:
 
 
 ADDRESS_SPACE = 2_400_000_000  # Bytes that JAX maps to compile and run small programs; it aborts where it gets fewer.
-WITHOUT_JAX = {"settings", "doctor", "cache", "-h", "--help", "--version"}
+WITHOUT_JAX = {"doctor", "cache", "-h", "--help", "--version"}
 
 
 def low_address_space() -> int | None:
@@ -138,7 +138,9 @@ def low_address_space() -> int | None:
 def _require_address_space() -> None:
     """A limit that would abort the process is told of beforehand."""
     limit = low_address_space()
-    if limit is not None and not WITHOUT_JAX & set(sys.argv):
+    words = sys.argv[1:]
+    lists_settings = words[:1] == ["settings"] and all(word.startswith("-") for word in words[1:])
+    if limit is not None and not lists_settings and not WITHOUT_JAX & set(words):
         cure = f"allow {ADDRESS_SPACE:,}: ulimit -v {ADDRESS_SPACE // 1024}"
         raise RunError("memory", "the limit on address space is too low", f"{limit:,} bytes", cure)
 

@@ -1,4 +1,4 @@
-"""Commands that learn, `asap train` and `asap transfer`, and `asap settings`, which lists what they can be told."""
+"""Commands that learn: `asap train` and `asap transfer`."""
 
 import json
 import os
@@ -333,19 +333,3 @@ def _good_seeds_in_words(report: dict) -> list[str]:
 def _data_in_words(report: dict) -> str:
     ess = ", ".join(f"{100 * share:.0f} %" for share in report["offline"]["ess"])
     return f"data              {report['offline']['data']}, by {report['learner']}; effective sample size {ess} of the steps"
-
-
-@app.command("settings")
-def list_settings(
-    seed: Annotated[int, typer.Option(hidden=True)] = 0, json_: Json = False, debug: Debug = False
-) -> None:
-    """List every setting for --set and TOML files, with its default."""
-    from asap.config.schema import Config
-    from asap.config.settings import describe
-
-    rows = [row._asdict() for row in describe(Config)]
-    lines = [
-        f"{row['key']:<30}{row['default']!s:<16}{row['help']}" + (f" ({row['range']})" if row["range"] else "")
-        for row in rows
-    ]
-    tell(json_, {"settings": rows}, "\n".join(lines))

@@ -189,7 +189,7 @@ def find(name: str) -> CompiledTask:
     if name in _MAKERS:
         return _MAKERS[name]()
     near = nearest(name)
-    cure = f"did you mean '{near}'?" if near else "see `asap tasks`, or give an id of Gymnasium"
+    cure = f"did you mean '{near}'?" if near else "see `asap tasks`"
     raise UserError("task", "unknown task", repr(name), cure)
 
 

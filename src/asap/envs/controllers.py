@@ -43,6 +43,14 @@ def register_controllers(env: type[Env], family: Family) -> None:
 _NO_FAMILY = Family(lambda *_: None, ())
 
 
+def _family(task: Task) -> Family:
+    return _FAMILIES.get(type(task.env), _NO_FAMILY) if isinstance(task, CompiledTask) else _NO_FAMILY
+
+
+def controllers_of(task: Task) -> tuple[str, ...]:
+    return ("random", *_family(task).choices)
+
+
 def find_controller(task: Task, text: str) -> Controller:
     """The controller that a text such as "random" or "dist:12" names for this task."""
     if task.spec.continuous:
@@ -50,14 +58,13 @@ def find_controller(task: Task, text: str) -> Controller:
         raise UserError("task", "logged data have one action of several per step", task.actions, cure)
     if text == "random":
         return uniformly_random(task)
-    family = _FAMILIES.get(type(task.env), _NO_FAMILY) if isinstance(task, CompiledTask) else _NO_FAMILY
-    found = family.parse(task, text)
+    found = _family(task).parse(task, text)
     if found is None:
         raise UserError(
             "--controller",
             f"unknown for {task.name}",
             repr(text),
-            f"choose from {', '.join(('random', *family.choices))}",
+            f"choose from {', '.join(controllers_of(task))}",
         )
     return found
 

@@ -1,7 +1,7 @@
 """The contract of a task family, the distribution over its tasks, and the one place with time limit and auto-reset."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,6 +23,7 @@ class Env(eqx.Module):
     """
 
     spec: eqx.AbstractVar[Spec]
+    rewards: ClassVar[tuple[tuple[str, float], ...]] = ()  # What pays, and how much, for people to read.
 
     @abc.abstractmethod
     def reset(self, key: Key, task: Task) -> State: ...

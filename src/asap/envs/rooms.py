@@ -117,6 +117,7 @@ class Rooms(Env):
         discount=0.99,
         place="rooms",
     )
+    rewards = (("every step", STEP_REWARD), ("goal", GOAL_REWARD))
 
     def reset(self, key: Key, task: RoomsTask) -> Position:
         u, v = uniforms(key)

@@ -96,6 +96,7 @@ class Dice(NamedTuple):
 class Striker(Env):
     """A striker against a goalkeeper and some defenders."""
 
+    rewards = tuple((name.replace("_", " "), size) for name, size in Rewards()._asdict().items())
     num_defenders: int = eqx.field(static=True)
     spec: Spec = eqx.field(static=True)
 

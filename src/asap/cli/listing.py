@@ -1,0 +1,185 @@
+"""Commands that list what there is: `asap tasks` and `asap settings`."""
+
+import dataclasses
+import math
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asap.base.errors import UserError
+from asap.cli.app import Debug, EnvOptions, Json, app, number, references_in_words, tell
+
+if TYPE_CHECKING:
+    from asap.envs.catalog import CompiledTask
+
+NAMES, VALUES, LEAST_HELP = 30, 16, 40  # Columns of keys and of defaults; sentences get so many at least.
+MARK = "* not the general default"
+
+
+@app.command("tasks")
+def list_tasks(
+    name: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Describe this task.")] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure the reference returns again (a minute per task).")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the measurement.")] = 0,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the built-in tasks with their reference returns, or describe one: observations, actions, rewards."""
+    from asap.base.episodes import require_seed
+    from asap.envs import catalog
+
+    require_seed("--seed", seed)
+    rows = []
+    for task in [_found(name)] if name else [catalog.find(each) for each in catalog.NAMES]:
+        reference = task.reference
+        if measure:
+            from asap.paper.references import measure as measure_reference
+
+            reference = measure_reference(task.name, seed)
+        rows.append(
+            {
+                "task": task.name,
+                "summary": task.summary,
+                "gymnasium_id": task.gymnasium_id,
+                "reference": {**dataclasses.asdict(reference), "near_optimal": reference.near_optimal},
+                **(_description(task) if name else {}),
+            }
+        )
+    words = _description_in_words if name else _task_in_words
+    tell(json_, {"tasks": rows}, "\n".join(words(row) for row in rows))
+
+
+def _found(name: str) -> "CompiledTask":
+    """Also by its id in Gymnasium."""
+    from asap.envs import catalog
+    from asap.envs.gymnasium.registration import IDS
+    from asap.envs.resolve import is_ours
+
+    own = {gymnasium_id: own for own, gymnasium_id in IDS.items()}.get(name, name)
+    if not is_ours(own):
+        raise UserError("task", "is not a built-in task", repr(name), f"for an environment: asap check {name}")
+    return catalog.find(own)
+
+
+def _description(task: "CompiledTask") -> dict[str, Any]:
+    from asap.envs.controllers import controllers_of
+
+    spec = task.spec
+    bounds = zip(spec.observation_names, spec.observation_low, spec.observation_high, strict=True)
+    return {
+        "observations": [{"name": name, "bounds": [low, high], "unit": spec.unit} for name, low, high in bounds],
+        "actions": list(spec.action_names),
+        "rewards": dict(task.env.rewards),
+        "time_limit": spec.horizon,
+        "discount": spec.discount,
+        "controllers": list(controllers_of(task)),
+    }
+
+
+def _task_in_words(row: dict) -> str:
+    return (
+        f"{row['task']:<20}{row['summary']}\n{'':<20}returns: {_references(row)}\n"
+        f"{'':<20}Gymnasium: {row['gymnasium_id']}"
+    )
+
+
+def _references(row: dict) -> str:
+    reference = row["reference"]
+    return f"{references_in_words(reference)}; near-optimal from {number(reference['near_optimal'])}"
+
+
+def _description_in_words(row: dict) -> str:
+    width = max(len(one["name"]) for one in row["observations"])
+    seen = [
+        f"{one['name']:<{width}}  {one['bounds'][0]:g} to {one['bounds'][1]:g} {one['unit']}".rstrip()
+        for one in row["observations"]
+    ]
+    parts = {
+        "observations": seen,
+        "actions": [", ".join(row["actions"])],
+        "rewards": [", ".join(f"{what} {reward:g}" for what, reward in row["rewards"].items())],
+        "time limit": [f"{row['time_limit']:,} steps"],
+        "discount": [f"{row['discount']:g}"],
+        "returns": [_references(row)],
+        "controllers": [", ".join(row["controllers"]) + " (for `asap collect`)"],
+        "Gymnasium": [row["gymnasium_id"]],
+    }
+    lines = [f"  {name if not i else '':<14}{line}" for name, part in parts.items() for i, line in enumerate(part)]
+    return "\n".join([f"{row['task']}: {row['summary']}", *lines])
+
+
+@app.command("settings")
+def list_settings(
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TASK...]", help="Show what is used for these tasks, or for this environment."),
+    ] = None,
+    env_options: EnvOptions = None,
+    seed: Annotated[int, typer.Option(hidden=True)] = 0,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List every setting for --set and TOML files, with its default: in general, or for a task or an environment."""
+    from asap.config.schema import Config
+    from asap.config.settings import describe
+
+    rows = [row._asdict() for row in describe(Config)]
+    if tasks:
+        rows = _for_tasks(rows, tasks, env_options)
+    elif env_options is not None:
+        raise UserError("--env-options", "need the environment that they are for", env_options, "name it")
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf  # A pipe gets a line for each.
+    lines = [_setting_in_words(row, width) for row in rows] + (
+        [MARK] if any(row.get("differs") for row in rows) else []
+    )
+    tell(json_, {**({"tasks": tasks} if tasks else {}), "settings": rows}, "\n".join(lines))
+
+
+def _for_tasks(rows: list[dict], names: list[str], env_options: str | None) -> list[dict]:
+    """With the values that a training of these tasks begins with, and whether they are the task's own."""
+    import json
+
+    from asap.compose import compose
+    from asap.config.schema import Config, complete
+    from asap.config.settings import walk
+
+    options = {"env.options": None if env_options is None else json.dumps(env_options)}
+    config, found = compose(names, options)
+    first, general = found.tasks[0], {key: value for key, _, value, _ in walk(complete(Config()), "")}
+    used = {key: value for key, _, value, _ in walk(config, "")}
+    decided = {"policy.basis": first.basis, "policy.inputs": first.inputs, "learn.discount": first.spec.discount}
+    if found.names_say_all:
+        rows = [row for row in rows if not row["key"].startswith("env.")]  # They are for environments.
+    else:
+        decided["env.max_steps"] = first.spec.horizon
+    return [
+        {
+            **row,
+            "default": decided.get(row["key"], used[row["key"]]),
+            "differs": used[row["key"]] != general[row["key"]] and row["key"] not in ("run.tasks", "run.weights"),
+        }
+        for row in rows
+    ]
+
+
+def _setting_in_words(row: dict, width: float) -> str:
+    """On one line, or with its sentence wrapped beside or below."""
+    mark = "" if "differs" not in row else "* " if row["differs"] else "  "
+    head = f"{mark}{row['key']:<{NAMES}}{row['default']!s:<{VALUES - 1}} "
+    sentence = row["help"] + (f" ({row['range']})" if row["range"] else "")
+    if len(head) + len(sentence) <= width:
+        return head + sentence
+    column = len(mark) + NAMES + VALUES
+    if len(head) > column or width - column < LEAST_HELP:
+        indent = " " * (len(mark) + 4)
+        return "\n".join(
+            [head.rstrip(), *textwrap.wrap(sentence, int(width), initial_indent=indent, subsequent_indent=indent)]
+        )
+    return (
+        head + textwrap.fill(sentence, int(width), initial_indent=" " * column, subsequent_indent=" " * column).lstrip()
+    )
