@@ -240,7 +240,7 @@ def test_settings_wrap_at_the_width_of_the_terminal(width):
     assert _setting_in_words(row, float("inf")).count("\n") == 0
     for default in ("auto", "('cart position', 'cart velocity')"):
         lines = _setting_in_words({**row, "default": default}, width).splitlines()
-        assert len(lines) > 1 and max(map(len, lines)) <= width and lines[0].startswith("policy.task_features ")
+        assert len(lines) > 1 and max(map(len, lines)) <= width and lines[0].startswith("policy.task_features")
         assert " ".join(" ".join(lines).split()) == f"policy.task_features {default} {sentence} (one of auto, none)"
     beside = _setting_in_words(row, 120).splitlines()
     assert beside[0][46:].startswith("How the task") and beside[1].startswith(" " * 46)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from asap.base.action_units import ControlUnits
 from asap.base.numbers import exact, sum_in_full
+from asap.base.spec import ControlUnits
 from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.task import describe

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image, ImageSequence
 
+from asap.base.arrays import stack
 from asap.base.keys import root
 from asap.cli.reading import plot
 from asap.compose import compose
@@ -169,7 +170,7 @@ def test_the_players_are_in_the_legend(num_players, names):
 
 
 def test_plot_writes_the_film_next_to_the_map(played, tmp_path, monkeypatch, capsys):
-    ASAP.of(*compose([R1.name], {}), ASAP.stacked(POLICY)).save(tmp_path / "disc.asap")
+    ASAP.of(*compose([R1.name], {}), stack([POLICY])).save(tmp_path / "disc.asap")
     monkeypatch.setattr("asap.model.model.EPISODES_TO_READ", 4)
     plot(str(tmp_path / "disc.asap"), json_=True)
     pictures = json.loads(capsys.readouterr().out)["pictures"]

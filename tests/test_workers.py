@@ -99,7 +99,9 @@ class Told(list):
 
 @contextlib.contextmanager
 def dispatching(workers: Workers, told: Told | None = None, **settings):
-    explain = functools.partial(failure, name="NAME")
+    def explain(failed):
+        return failure(failed, EnvSource("NAME"))
+
     dispatcher = Dispatcher(workers, explain, Told() if told is None else told, **settings)
     try:
         yield dispatcher

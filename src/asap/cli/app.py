@@ -91,7 +91,8 @@ def require_writable_place(out: str) -> None:
     folder = os.path.dirname(out) or "."
     if "\0" in out:
         raise UserError("--out", "a path can have no NUL in it", repr(out), "choose another name")
-    if not out or os.path.isdir(out) or not os.path.isdir(folder):
+    require_named(out)
+    if os.path.isdir(out) or not os.path.isdir(folder):
         cure = "choose a file in a directory that exists"
         raise UserError("--out", "must name a file in a directory that exists", repr(out), cure)
     _require_writable(folder)

@@ -177,8 +177,9 @@ def _setting_in_words(row: dict, width: float) -> str:
     column = len(mark) + NAMES + VALUES
     if len(head) > column or width - column < LEAST_HELP:
         indent = " " * (len(mark) + 4)
+        lines = [head.rstrip()] if len(head.rstrip()) <= width else [mark + row["key"], f"{indent}{row['default']}"]
         return "\n".join(
-            [head.rstrip(), *textwrap.wrap(sentence, int(width), initial_indent=indent, subsequent_indent=indent)]
+            [*lines, *textwrap.wrap(sentence, int(width), initial_indent=indent, subsequent_indent=indent)]
         )
     return (
         head + textwrap.fill(sentence, int(width), initial_indent=" " * column, subsequent_indent=" " * column).lstrip()

@@ -142,7 +142,7 @@ def estimate_model(
     model: "ASAP", path: str, data: str, episodes: int | None, seed: int, as_json: bool, name: str | None = None
 ) -> None:
     """What logged data say about the learned policies, beside what playing says."""
-    from asap.base.arrays import member
+    from asap.base.arrays import member, stack
     from asap.data.dataset import Dataset
     from asap.data.layout import layout_of
     from asap.experience.logged import local_file
@@ -153,7 +153,7 @@ def estimate_model(
     rows = []
     for index, trained in enumerate(model.seeds):
         policy = member(model.policies, index)
-        played = model.play(model.stacked(policy), episodes, [seed], deterministic=False)
+        played = model.play(stack([policy]), episodes, [seed], deterministic=False)
         judged, true = estimate(policy, dataset, discount, seed), true_value(played.on_task(column), seed)
         told = judged.value._asdict() if judged.available else None
         row = {"seed": trained, "estimate": told, "ess": judged.ess, "trusted": judged.is_trusted}

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from asap.base.action_units import ControlUnits
 from asap.base.arrays import stack
 from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId, integer, require_episodes, require_seed
 from asap.base.keys import host_generator
 from asap.base.numbers import number, percent
-from asap.base.spec import TaskSet
+from asap.base.spec import ControlUnits, TaskSet
 from asap.compose import compose, feature_settings
 from asap.config.schema import Config
 from asap.distill.imitate import imitate

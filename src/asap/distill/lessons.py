@@ -8,9 +8,9 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float, Int
 
-from asap.base.action_units import ControlUnits
 from asap.base.episodes import EpisodeId
 from asap.base.errors import UserError
+from asap.base.spec import ControlUnits
 from asap.envs.gymnasium.actions import Action, number_of
 from asap.envs.gymnasium.checked_env import CheckedEnv
 from asap.envs.gymnasium.errors import EnvError, explained

@@ -225,9 +225,8 @@ class ASAP:
             return
         saved = read_saved(folder)
         if not same_but_for_budget(self.config, saved.config):
-            raise UserError(
-                "run", "was made with other settings", folder, "choose another directory, or use its settings"
-            )
+            cure = "choose another directory, or use its settings"
+            raise UserError("run", "was made with other settings", folder, cure)
         if self._state is None and saved.state is not None:
             self._adopt(saved)
         elif saved.state is not None and not are_equal(self._state, saved.state):
@@ -260,12 +259,8 @@ class ASAP:
         default of `episodes` is run.final_episodes, that of `deterministic` run.deterministic.
         """
         chosen = None if task is None else self.task(task).name
-        played = self.play(self.stacked(self.policy), episodes, [seed], deterministic)
+        played = self.play(stack([self.policy]), episodes, [seed], deterministic)
         return evaluation_report(self.tasks, played, chosen)
-
-    @staticmethod
-    def stacked(policy: ASAPPolicy) -> ASAPPolicy:
-        return stack([policy])
 
     def play(
         self,

@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
-from asap.base.action_units import ControlUnits
 from asap.base.errors import UserError
-from asap.base.spec import Spec
+from asap.base.spec import ControlUnits, Spec
 from asap.policy.policy import ASAPPolicy
 
 OWNS = 0.005  # Share of states, or of steps, from which on a skill counts as used.

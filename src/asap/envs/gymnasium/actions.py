@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from jaxtyping import Float
 
-from asap.base.action_units import ControlUnits
+from asap.base.spec import ControlUnits
 from asap.envs.gymnasium.spaces import choices, combinations, num_actions
 
 Action = int | Float[np.ndarray, "A"]

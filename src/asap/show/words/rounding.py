@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from asap.base.action_units import ControlUnits
-from asap.base.spec import Spec, Task
+from asap.base.spec import ControlUnits, Spec, Task
 from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
