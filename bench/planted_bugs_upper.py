@@ -236,8 +236,8 @@ ROWS = (
     (
         "paper-usage-of-grown",
         "paper/prune_and_grow.py",
-        "counts.reshape(-1, policy.num_skills).sum(0)",
-        "counts.reshape(policy.num_skills, -1).sum(1)",
+        "counts.reshape(-1, policy.partition.num_regions).sum(0)",
+        "counts.reshape(policy.partition.num_regions, -1).sum(1)",
         "Skills are merged by the use of others as soon as a plane has been removed.",
         ("test_reproduce.py", "test_surgery.py"),
     ),

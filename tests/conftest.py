@@ -62,6 +62,7 @@ def new_policy() -> Callable[..., Any]:
         psi: str = "linear",
         task: str = "none",
         termination: float | None = None,
+        region_skills: tuple[int, ...] | None = None,
         alpha_beta: float = 3.0,
         alpha_theta: float = 1.5,
         seed: int = 0,
@@ -72,9 +73,9 @@ def new_policy() -> Callable[..., Any]:
         sizes = (len(features.names(("x", "y", "goal x", "goal y"), 2)) for features in (psi_map, phi_map))
         num_psi, num_phi = sizes
         beta = jnp.asarray(rng.normal(size=(planes, num_psi)), jnp.float32)
-        theta = jnp.asarray(rng.normal(size=(2**planes, 4, num_phi)), jnp.float32)
+        theta = jnp.asarray(rng.normal(size=(1 + max(region_skills or (2**planes - 1,)), 4, num_phi)), jnp.float32)
         return ASAPPolicy(
-            Partition(beta, jnp.float32(alpha_beta)),
+            Partition(beta, jnp.float32(alpha_beta), region_skills),
             GibbsSkills(theta, jnp.float32(alpha_theta)),
             psi_map,
             phi_map,

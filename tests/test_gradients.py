@@ -17,13 +17,14 @@ from scipy.special import log_expit, log_softmax, logsumexp
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
 from asap.learn.updates import fisher
-from asap.policy import score as gradients
+from asap.policy import partition
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.score import MARGINAL, SAMPLED, Parameters, parameters_of, score, weighted_score, with_parameters
 
 NUM_ACTIONS = 4
 
-# Planes, kind of skills, psi, task features and termination; few, because each is compiled.
+SHARED = (0, 1, 1, 2, 0, 2, 2, 1)  # The skill of each of eight regions.
+# Planes, kind of skills, psi, task features, termination and which regions share a skill; few, because each is compiled.
 CASES = [
     (1, "constant", "linear", "none", None),
     (1, "linear", "fourier", "interactions", 0.2),
@@ -31,6 +32,9 @@ CASES = [
     (2, "constant", "rbf", "interactions", 0.0),
     (3, "constant", "linear", "none", 0.2),
     (3, "linear", "linear", "interactions", None),
+    (3, "linear", "linear", "none", None, SHARED),
+    (3, "constant", "polynomial", "additive", 0.2, SHARED),
+    (5, "constant", "linear", "none", None, 8 * (0, 1, 2, 3)),
 ]
 
 
@@ -163,8 +167,11 @@ def test_weights_weigh_the_scores(study, case, gradient):
 def plain_log_prob(policy, psi, phi, batch, gradient, theta, beta) -> np.ndarray:
     """log P of every sample, stated again in NumPy and float64, as the paper and errata E10 put it."""
     margins = float(policy.partition.alpha_beta) * beta @ psi
-    bits = (np.arange(policy.num_skills)[:, None] >> np.arange(len(beta))) & 1
+    bits = (np.arange(2 ** len(beta))[:, None] >> np.arange(len(beta))) & 1
     log_p = bits @ log_expit(margins) + (1 - bits) @ log_expit(-margins)
+    if policy.partition.region_skills is not None:
+        has = np.arange(policy.num_skills)[:, None] == policy.partition.region_skills
+        log_p = np.log(has @ np.exp(log_p))
     log_sigma = log_softmax(float(policy.skills.alpha_theta) * np.einsum("sad,dn->san", theta, phi), axis=1)
     samples = np.arange(psi.shape[1])
     if policy.termination is not None:
@@ -313,8 +320,8 @@ def test_the_check_detects(mismatch, broken):
 
 @pytest.mark.parametrize("swap", [lambda bits: bits[:, ::-1], lambda bits: 1 - bits], ids=["order", "sides"])
 def test_the_check_detects_swapped_bits(study, mismatch, compiled, monkeypatch, swap):
-    true_bits = gradients.skill_bits
-    monkeypatch.setattr(gradients, "skill_bits", lambda num_planes: swap(true_bits(num_planes)))
+    true_bits = partition.region_bits
+    monkeypatch.setattr(partition, "region_bits", lambda num_planes: swap(true_bits(num_planes)))
     policy, batch = study(CASE)[:2]
     swapped = np.asarray(compiled(lambda policy, batch: our_scores(policy, batch, MARGINAL))(policy, batch))
     assert min(mismatch(lambda found: swapped)) > 0.01

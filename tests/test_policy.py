@@ -21,7 +21,7 @@ from asap.config.schema import Config, LearnConfig, PolicyConfig, RunConfig
 from asap.envs.catalog import find
 from asap.policy.build import build_policy, require_memory
 from asap.policy.features import Features, Fourier, Polynomial
-from asap.policy.partition import Partition, skill_bits
+from asap.policy.partition import Partition, region_bits
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.score import MARGINAL, SAMPLED, score
 from asap.policy.skills import GibbsSkills
@@ -83,7 +83,7 @@ def test_probabilities_sum_to_one(new_policy, tables, shape):
 
 def test_the_first_bit_is_the_least_significant():
     """Errata E3: i = sum_k 2^k b_k with k from 0, skills 0..2^K - 1."""
-    assert skill_bits(3).tolist() == [
+    assert region_bits(3).tolist() == [
         [0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1],
     ]  # fmt: skip
 

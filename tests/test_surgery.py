@@ -9,7 +9,7 @@ from asap.base.errors import UserError
 from asap.config.schema import PolicyConfig
 from asap.envs import catalog
 from asap.policy.build import build_policy
-from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills, skills_on_side, soften
+from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills, regions_on_side, soften
 
 STATES = np.random.default_rng(0).uniform(size=(4, 50)).astype(np.float32)
 TASK = np.zeros((2, 50), np.float32)
@@ -49,8 +49,8 @@ def test_growing_changes_nothing_and_dropping_the_grown_plane_restores(planes):
 
 def test_a_dropped_plane_leaves_the_skills_of_the_side_that_is_kept():
     policy = policy_with(3)
-    np.testing.assert_array_equal(skills_on_side(3, 1, 0), [0, 1, 4, 5])
-    np.testing.assert_array_equal(skills_on_side(3, 1, 1), [2, 3, 6, 7])
+    np.testing.assert_array_equal(regions_on_side(3, 1, 0), [0, 1, 4, 5])
+    np.testing.assert_array_equal(regions_on_side(3, 1, 1), [2, 3, 6, 7])
     kept = drop_plane(policy, 1, 1)
     np.testing.assert_array_equal(kept.skills.theta, policy.skills.theta[[2, 3, 6, 7]])
     np.testing.assert_array_equal(kept.partition.beta, policy.partition.beta[[0, 2]])
@@ -72,7 +72,7 @@ def test_dropping_is_right_where_the_plane_has_only_one_side(k, side):
 def test_merging_equal_sides_changes_nothing(k):
     policy = policy_with(2)
     theta = np.array(policy.skills.theta)
-    theta[skills_on_side(2, k, 1)] = theta[skills_on_side(2, k, 0)]
+    theta[regions_on_side(2, k, 1)] = theta[regions_on_side(2, k, 0)]
     policy = with_theta(policy, theta)
     np.testing.assert_allclose(act(merge_sides(policy, k, np.float32([0.1, 0.2, 0.7, 0.0]))), act(policy), atol=1e-6)
 
@@ -83,22 +83,24 @@ def test_merged_skills_are_the_mean_of_their_probabilities_by_usage():
     after = np.exp(merge_sides(policy, 1, usage).skills.log_probs(jnp.ones(1)))
     np.testing.assert_allclose(after[0], 0.75 * sigma[0] + 0.25 * sigma[2], atol=1e-6)
     np.testing.assert_allclose(after[1], (0.2 * sigma[1] + 0.4 * sigma[3]) / 0.6, atol=1e-6)
-    merged = np.exp(merge_skills(policy, np.array([0, 3]), usage).skills.log_probs(jnp.ones(1)))
-    np.testing.assert_allclose(merged[[0, 3]], np.stack([(0.3 * sigma[0] + 0.4 * sigma[3]) / 0.7] * 2), atol=1e-6)
-    np.testing.assert_allclose(merged[[1, 2]], sigma[[1, 2]], atol=1e-6)
+    merged = merge_skills(policy, [0, 3], usage)
+    assert merged.partition.region_skills == (0, 1, 2, 0)
+    after = np.exp(merged.skills.log_probs(jnp.ones(1)))
+    np.testing.assert_allclose(after[0], (0.3 * sigma[0] + 0.4 * sigma[3]) / 0.7, atol=1e-6)
+    np.testing.assert_allclose(after[[1, 2]], sigma[[1, 2]], atol=1e-6)
 
 
 def test_a_skill_that_was_not_used_has_no_part_beside_one_that_was():
     policy = policy_with(1)
     sigma = np.exp(policy.skills.log_probs(jnp.ones(1)))
-    merged = merge_skills(policy, np.array([0, 1]), np.float32([0.4, 0.0]))
-    np.testing.assert_allclose(np.exp(merged.skills.log_probs(jnp.ones(1))), [sigma[0]] * 2, atol=1e-6)
+    merged = merge_skills(policy, [0, 1], np.float32([0.4, 0.0]))
+    np.testing.assert_allclose(np.exp(merged.skills.log_probs(jnp.ones(1))), [sigma[0]], atol=1e-6)
 
 
 def test_skills_that_were_never_used_count_the_same():
     policy = policy_with(1)
     sigma = np.exp(policy.skills.log_probs(jnp.ones(1)))
-    merged = merge_skills(policy, np.array([0, 1]), np.zeros(2, np.float32))
+    merged = merge_skills(policy, [0, 1], np.zeros(2, np.float32))
     np.testing.assert_allclose(np.exp(merged.skills.log_probs(jnp.ones(1)))[0], sigma.mean(0), atol=1e-6)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Num
 from numpy.typing import ArrayLike
 
 from asap.base.errors import RunError
@@ -36,7 +36,7 @@ def contract(weights: Float[Array, "*rest F"], vector: Float[Array, "F *batch"])
     return sum(lift(weights[..., f], own, vector.ndim - 1) * vector[f] for f in range(vector.shape[0]))
 
 
-def row(table: Float[Array, "S *rest"], index: Int[Array, "*batch"]) -> Float[Array, "..."]:
+def row(table: Num[Array, "S *rest"], index: Int[Array, "*batch"]) -> Num[Array, "..."]:
     """table[index]."""
     own = table.ndim - 1
     if table.shape[0] > UNROLL:

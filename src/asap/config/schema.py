@@ -23,6 +23,9 @@ class PolicyConfig:
     most_hyperplanes: int = setting(
         10, "The largest K that is taken for meant: 2^10 are 1,024 skills, and each more doubles them.", low=0
     )
+    region_skills: tuple[int, ...] = setting(
+        (), "Skill of each of the 2^K regions, counted from 0, so that regions may share one; default: one each.", low=0
+    )
     alpha_beta: float = setting(20.0, "Sharpness of the hyperplanes (paper: 20 in the rooms).", above=0.0)
     alpha_theta: float = setting(1.0, "Sharpness of the skills (paper: 1 in the rooms).", above=0.0)
     basis: str | None = setting(None, "psi under the hyperplanes; default: the task's own.", choices=BASES)
@@ -50,6 +53,10 @@ class PolicyConfig:
         "First plane at the start: the task's wrong one, its approximately optimal one, or random.",
         choices=("misspecified", "approximate", "random"),
     )
+
+    @property
+    def num_skills(self) -> int:
+        return 1 + max(self.region_skills) if self.region_skills else 2**self.hyperplanes
 
 
 @dataclass(frozen=True)

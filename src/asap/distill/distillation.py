@@ -80,7 +80,7 @@ class Distilled:
         return (
             f"teacher     return {number(self.teacher_return)}  (mean of {self.num_evaluation} episodes; random play "
             f"{number(self.random_return)})\n"
-            f"student     return {number(self.student_return)}  ({2**self.config.policy.hyperplanes} skills, deterministic, "
+            f"student     return {number(self.student_return)}  ({self.config.policy.num_skills} skills, deterministic, "
             "same starts)\n"
             f"{kept}"
             f"agreement   {same}, where the teacher plays\n"

@@ -22,7 +22,7 @@ from asap.envs.core import CompiledTasks, Outcome
 from asap.experience.protocol import ScoredEpisodes
 from asap.experience.rollout import Moment, add, count_ended, fresh_episodes, look_lanes, no_episodes, play
 from asap.policy.policy import NO_SKILL, ASAPPolicy
-from asap.policy.score import Parameters, filter_step, is_filtered, plane_weights, score
+from asap.policy.score import Parameters, filter_step, is_filtered, score
 
 
 class RunningScores(NamedTuple):
@@ -178,7 +178,7 @@ def add_filtered_score(
 
     own = jnp.eye(policy.num_skills)
     drawn = own[..., None] * after - share[:, None] * (keeping * p * before)
-    planes = jax.vmap(lambda part: plane_weights(policy, psi, part))(drawn)
+    planes = jax.vmap(lambda part: policy.partition.plane_weights(psi, part))(drawn)
     theta = own[:, :, None, None, None] * _score_of_skills(policy, moment.action, phi, after)
     beta = policy.partition.alpha_beta * planes[:, :, None] * psi
     return running._replace(theta=handed_on(running.theta) + theta, beta=handed_on(running.beta) + beta, belief=after)

@@ -85,7 +85,7 @@ def critic_of(config: Config, tasks: TaskSet, generator: np.random.Generator) ->
     low, high = np.float32(spec.observation_low), np.float32(spec.observation_high)
     if tasks.is_scaled:
         low, high = (np.full(len(low), bound, np.float32) for bound in (-SPAN, SPAN))
-    num_skills = 0 if config.policy.termination is None else 2**config.policy.hyperplanes
+    num_skills = 0 if config.policy.termination is None else config.policy.num_skills
     sizes = learn.critic_features, learn.critic_length, num_skills
     return new_critic(low, high, tasks.descriptors.shape[1], generator, *sizes)
 

@@ -25,7 +25,7 @@ from asap.base.arrays import UNROLL, lift, total
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
 from asap.policy.policy import ASAPPolicy
-from asap.policy.score import Parameters, has_closed_form, parameters_of, plane_weights, with_parameters
+from asap.policy.score import Parameters, has_closed_form, parameters_of, with_parameters
 from asap.policy.skills import GaussianSkills
 
 
@@ -55,7 +55,7 @@ def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
     slope = -(log_pi + 1)
     worth = mix(slope, lift(sigma, 2, 1).swapaxes(0, 1))  # g_i
     shares, samples = _counted(batch, skills)
-    planes = config.entropy * plane_weights(policy, psi, shares * worth)
+    planes = config.entropy * policy.partition.plane_weights(psi, shares * worth)
     planes = planes - config.softening * softening_slope(margins, config.softening_floor, _tasks_of(batch))
     beta = jnp.einsum("kn,fn->kf", policy.partition.alpha_beta * planes, psi) / samples
     theta = (

@@ -1,6 +1,8 @@
 """From four hyperplanes to the smallest policy that is as good, without learning; and a plane more that changes
 nothing."""
 
+import itertools
+
 import jax
 import numpy as np
 from jaxtyping import Array, Float
@@ -13,7 +15,7 @@ from asap.experience.protocol import Evaluation
 from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.laboratory import Laboratory, TrainedRun, play
 from asap.policy.policy import ASAPPolicy
-from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills
+from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills, unshared
 
 MOST_PLANES = 4
 ALLOWED = 0.01  # Loss of return, as a share of the way from the misspecified start to the approximately optimal.
@@ -48,7 +50,7 @@ class Evaluator:
 
     def __call__(self, policies: list[ASAPPolicy], episodes: range = PRUNING) -> Evaluation:
         """Arrays have seeds first."""
-        stacked = stack([with_planes(policy, MOST_PLANES) for policy in policies])
+        stacked = stack([with_planes(unshared(policy), MOST_PLANES) for policy in policies])
         return play(stacked, self.task, len(episodes), self.seed, episodes.start)
 
     def returns(self, policies: list[ASAPPolicy], episodes: range = PRUNING) -> Float[np.ndarray, "seeds"]:
@@ -87,10 +89,14 @@ def accept(
 
 
 def usage_of(policies: list[ASAPPolicy], played: Evaluation) -> list[np.ndarray]:
-    """Share of the steps under each skill. Grown planes come last: skill i was played as i, i + S, i + 2 S and so
+    """Share of the steps under each skill. Grown planes come last: region r was played as r, r + R, r + 2 R and so
     on."""
-    steps = [counts.reshape(-1, policy.num_skills).sum(0) for policy, counts in zip(policies, played.skill_steps)]
-    return [np.float32(count / count.sum()) for count in steps]
+
+    def usage(policy: ASAPPolicy, counts: np.ndarray) -> np.ndarray:
+        steps = counts.reshape(-1, policy.partition.num_regions).sum(0)
+        return np.float32(np.bincount(policy.partition.skill_of_region, steps) / steps.sum())
+
+    return [usage(policy, counts) for policy, counts in zip(policies, played.skill_steps)]
 
 
 @jax.jit
@@ -105,22 +111,14 @@ def without_a_plane(policy: ASAPPolicy, usage: Float[Array, "S"]) -> list[ASAPPo
 
 def with_two_skills_merged(policy: ASAPPolicy, usage: Float[np.ndarray, "S"]) -> list[ASAPPolicy]:
     """The pair whose mixture loses the least information about the actions, weighted by usage."""
-    groups = distinct_skills(policy)
     sigma = np.exp(np.asarray(policy.skills.log_probs(np.ones(1)), float))
 
-    def information_lost(one: np.ndarray, other: np.ndarray) -> float:
-        weights = np.asarray([usage[one].sum(), usage[other].sum()]) + 1e-9
-        pair = sigma[[one[0], other[0]]]
+    def information_lost(skills: tuple[int, int]) -> float:
+        weights, pair = usage[list(skills)] + 1e-9, sigma[list(skills)]
         return float((weights[:, None] * pair * np.log(pair / (weights @ pair / weights.sum()))).sum())
 
-    pairs = [(information_lost(a, b), np.concatenate([a, b])) for i, a in enumerate(groups) for b in groups[:i]]
-    return [merge_skills(policy, min(pairs, key=lambda pair: pair[0])[1], usage)] if pairs else []
-
-
-def distinct_skills(policy: ASAPPolicy) -> list[np.ndarray]:
-    """The skills, in groups that are the same."""
-    _, group = np.unique(np.asarray(policy.skills.theta)[..., 0], axis=0, return_inverse=True)
-    return [np.flatnonzero(group == g) for g in range(group.max() + 1)]
+    pairs = itertools.combinations(range(policy.num_skills), 2)
+    return [merge_skills(policy, min(pairs, key=information_lost), usage)] if policy.num_skills > 1 else []
 
 
 def random_plane(policy: ASAPPolicy, seed: int) -> np.ndarray:
@@ -137,9 +135,9 @@ def sizes(
     near = f"asked when the answer for {ALLOWED:.0%} was known. At or above {reference.near_optimal:.1f} in the episodes of the pruning, {iqm(returns[2]):.1f} (IQM) in new ones"
     within = f"within {ALLOWED:.0%} of what they reach"
     planes = [policy.partition.num_planes for policy in after]
-    skills = [len(distinct_skills(policy)) for policy in after]
+    skills = [policy.num_skills for policy in after]
     fewest = [policy.partition.num_planes for policy in smallest]
-    fewest_skills = [len(distinct_skills(policy)) for policy in smallest]
+    fewest_skills = [policy.num_skills for policy in smallest]
     return [
         size(
             f"4 hyperplanes can be pruned to 2, {within}",
@@ -201,7 +199,7 @@ def gallery(record: TrainedRun, stages: list[tuple[list[ASAPPolicy], np.ndarray]
 
     shown = range(min(SHOWN, len(seeds)))
     panels = [(policies[s], returns[s]) for policies, returns in stages for s in shown]
-    titles = [f"K = {p.partition.num_planes}, {len(distinct_skills(p))} skills: {value:.1f}" for p, value in panels]
+    titles = [f"K = {p.partition.num_planes}, {p.num_skills} skills: {value:.1f}" for p, value in panels]
     figure = partition_gallery(
         [policy for policy, _ in panels],
         [record.tasks[0]] * len(panels),
@@ -211,6 +209,6 @@ def gallery(record: TrainedRun, stages: list[tuple[list[ASAPPolicy], np.ndarray]
     )
     caption = (
         f"One column per seed, over each map its return. Second row: the return falls by at most {ALLOWED:.0%}; last row: it "
-        "stays near-optimal. Skills that were merged into one keep their colours; their arrows are the same."
+        "stays near-optimal. Skills that were merged into one have one colour."
     )
     return Picture(figure, caption)

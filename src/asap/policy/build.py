@@ -28,14 +28,15 @@ def build_policy(config: PolicyConfig, tasks: tuple[Task, ...], generator: np.ra
     """A fresh policy at its misspecified start; the first task decides what is left open."""
     psi, phi = build_psi(config, tasks), build_phi(config, tasks)
     num_psi, num_phi = psi.size(len(tasks[0].descriptor)), phi.size(len(tasks[0].descriptor))
-    shape = (2**config.hyperplanes, tasks[0].spec.num_actions, num_phi)
+    shape = (config.num_skills, tasks[0].spec.num_actions, num_phi)
     theta = np.float32(START_SCALE) * generator.standard_normal(shape, np.float32)
     beta = _start_planes(config, tasks[0], generator, num_psi)
     skills = GibbsSkills(theta, np.float32(config.alpha_theta))
     if tasks[0].spec.continuous:
         skills = GaussianSkills(theta, np.full(shape[:2], START_LOG_STD, np.float32))
     psi, phi = (_with_drawn_network(features, generator) for features in (psi, phi))
-    return ASAPPolicy(Partition(beta, np.float32(config.alpha_beta)), skills, psi, phi, config.termination)
+    partition = Partition(beta, np.float32(config.alpha_beta), config.region_skills or None)
+    return ASAPPolicy(partition, skills, psi, phi, config.termination)
 
 
 def uniform_policy(task: Task) -> ASAPPolicy:
@@ -166,6 +167,7 @@ def require_memory(config: Config, tasks: tuple[Task, ...]) -> None:
     if policy.hyperplanes < 0:
         what = f"must be an integer from 0 to {policy.most_hyperplanes}"
         raise UserError("policy.hyperplanes", what, shown(policy.hyperplanes), "K = 0 is one skill everywhere")
+    _require_region_skills(policy)
     per_skill = tasks[0].spec.num_actions * build_phi(policy, tasks).size(len(tasks[0].descriptor))
     samples = learn.lanes if learn.learner == "reinforce" else learn.lanes * learn.window
     # Parameters with their gradients and moments (6 copies); joint, posterior and score of each sample (4 arrays).
@@ -193,12 +195,28 @@ def skills_of(planes: int) -> str:
     return f"{1 << planes:,} skills" if planes <= 60 else f"2^{planes} skills"
 
 
+def _require_region_skills(config: PolicyConfig) -> None:
+    """Each region has a skill, and each skill a region."""
+    skills = config.region_skills
+    if not skills:
+        return
+    if config.hyperplanes > 20 or len(skills) != 2**config.hyperplanes:
+        what = f"must name a skill for each of the 2^{config.hyperplanes} regions"
+        raise UserError("policy.region_skills", what, f"{len(skills)} numbers", "set policy.hyperplanes to match")
+    missing = set(range(max(skills))) - set(skills)
+    if missing:
+        what = f"no region has skill {min(missing)}"
+        raise UserError("policy.region_skills", what, shown(skills), "count skills from 0, without gaps")
+
+
 ONE_TASK = np.zeros((1, 0), np.float32)  # The descriptors of a task that has none.
 
 
 def plan_of(policy: ASAPPolicy, num_observations: int, descriptors: Float[np.ndarray, "M Z"] = ONE_TASK) -> Plan:
     """Of one seed, for all tasks whose descriptors are given."""
     static: dict[str, Any] = {"termination": policy.termination}
+    if policy.partition.region_skills is not None:
+        static["region_skills"] = list(policy.partition.region_skills)
     arrays = {
         "beta": policy.partition.beta,
         "alpha_beta": policy.partition.alpha_beta,

@@ -37,7 +37,7 @@ class ASAPPolicy(eqx.Module):
 
     @property
     def num_skills(self) -> int:
-        return 2**self.partition.num_planes
+        return self.partition.num_skills
 
     def draws(self, key: Key) -> tuple[Float[Array, "*batch"], ...]:
         """The random numbers of one choice: one per plane, one for the action, one to stay."""

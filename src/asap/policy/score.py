@@ -8,6 +8,9 @@ Score of the joint log-probability Z = log p(i | x, m) + log sigma_i(a | x) of a
     d Z / d theta_i = alpha_theta (phi_{x,a} - sum_b sigma_i(b | x) phi_{x,b})          (errata E1)
     d Z / d beta_k  = alpha_beta psi (b_k(i) - sigmoid(alpha_beta psi^T beta_k))        (errata E7)
 
+b_k(i) is the side of plane k on which skill i lives; for a skill of several regions it is the mean over them, each by its
+probability.
+
 The marginal score, of log pi(a | x, m), is the mean of these under the posterior w_i = p_i sigma_i(a) / pi(a) (errata
 E20). Both are one formula: the sampled estimator has all the posterior on the skill that was drawn. Every learner asks
 for the same thing, a sum over samples of weight times score, and differs only in the weights.
@@ -26,10 +29,9 @@ import jax.flatten_util
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.base.arrays import contract, lift, log_total, total
+from asap.base.arrays import lift, log_total, total
 from asap.base.types import Transition
 from asap.policy.features import Network
-from asap.policy.partition import skill_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills
 
@@ -100,7 +102,7 @@ def score(policy: ASAPPolicy, step: Transition, gradient: str) -> Score:
     drawn = posterior
     if policy.termination is not None:
         drawn = _drawn_with_commitment(policy, step, log_p, evidence, log_prob)
-    planes = policy.partition.alpha_beta * plane_weights(policy, psi, drawn)
+    planes = policy.partition.alpha_beta * policy.partition.plane_weights(psi, drawn)
     return Score(log_prob, posterior, planes, psi)
 
 
@@ -111,14 +113,6 @@ def log_evidence(policy: ASAPPolicy, step: Transition, gradient: str) -> Float[A
         return log_sigma
     is_drawn = lift(jnp.arange(policy.num_skills), 1, step.skill.ndim) == step.skill
     return jnp.where(is_drawn, log_sigma, -jnp.inf)
-
-
-def plane_weights(
-    policy: ASAPPolicy, psi: Float[Array, "F *batch"], drawn: Float[Array, "S *batch"]
-) -> Float[Array, "K *batch"]:
-    """sum_i drawn_i (b_k(i) - sigmoid(u_k)): how log p responds to each margin, for weights on the skills."""
-    with_bit = skill_bits(policy.partition.num_planes).T.astype(jnp.float32)
-    return contract(with_bit, drawn) - jax.nn.sigmoid(policy.partition.margins(psi)) * total(drawn)
 
 
 def _drawn_with_commitment(policy, step, log_p, log_evidence, log_prob) -> Float[Array, "S *batch"]:

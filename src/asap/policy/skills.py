@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
 
 from asap.base.arrays import UNROLL, contract, element, lift, row
 
@@ -37,8 +38,16 @@ class GibbsSkills(eqx.Module):
         if phi.ndim == 1 and phi.shape[0] == 1:
             return row(self.log_probs(phi), skill)
         theta = row(self.theta, skill)
-        scores = sum(theta[:, d] * phi[d] for d in range(phi.shape[0]))
+        scores = (
+            (theta * lift(phi, 1, theta.ndim - 2)).sum(1)
+            if phi.shape[0] > UNROLL
+            else sum(theta[:, d] * phi[d] for d in range(phi.shape[0]))
+        )
         return jax.nn.log_softmax(self.alpha_theta * scores, axis=0)
+
+    def at(self, skills: ArrayLike) -> "GibbsSkills":
+        """These skills, in this order."""
+        return GibbsSkills(self.theta[skills], self.alpha_theta)
 
     def likeliest_action(self, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Int[Array, "*batch"]:
         return jnp.argmax(self.log_probs_of_skill(skill, phi), axis=0).astype(jnp.int32)
@@ -71,6 +80,10 @@ class GaussianSkills(eqx.Module):
         log_std = lift(self.log_std, 2, batch_axes)
         errors = (action - lift(self.means(phi), 2, batch_axes)) * jnp.exp(-log_std)
         return -(0.5 * jnp.square(errors) + log_std + 0.5 * math.log(2 * math.pi)).sum(1)
+
+    def at(self, skills: ArrayLike) -> "GaussianSkills":
+        """These skills, in this order."""
+        return GaussianSkills(self.theta[skills], self.log_std[skills])
 
     def likeliest_action(self, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Float[Array, "A *batch"]:
         return element(lift(self.means(phi), 2, skill.ndim), skill)

@@ -1,43 +1,56 @@
-"""Hyperplanes taken from a policy or added to it, without learning."""
+"""Hyperplanes taken from a policy or added to it, and skills merged, without learning."""
+
+import dataclasses
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from asap.base.errors import UserError
-from asap.policy.partition import skill_bits
+from asap.policy.partition import Partition, region_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of, with_parameters
-from asap.policy.skills import GaussianSkills, UniformSkills
+from asap.policy.skills import GaussianSkills, GibbsSkills, UniformSkills
 
 
-def skills_on_side(num_planes: int, k: int, side: int) -> np.ndarray:
-    """The skills with b_k = side, in their order: so numbered, they are the skills of the other planes."""
-    skills = np.arange(2**num_planes)
-    return skills[(skills >> k) & 1 == side]
+def regions_on_side(num_planes: int, k: int, side: int) -> np.ndarray:
+    """The regions with b_k = side, in their order: so numbered, they are the regions of the other planes."""
+    regions = np.arange(2**num_planes)
+    return regions[(regions >> k) & 1 == side]
 
 
 def drop_plane(policy: ASAPPolicy, k: int, keep_side: int) -> ASAPPolicy:
     """Without plane k: the skills on one side of it serve both."""
-    return _without_plane(policy, k, policy.skills.theta[skills_on_side(policy.partition.num_planes, k, keep_side)])
+    kept = policy.partition.skill_of_region[regions_on_side(policy.partition.num_planes, k, keep_side)]
+    used, region_skills = np.unique(kept, return_inverse=True)
+    return _without_plane(policy, k, policy.skills.at(used), region_skills)
 
 
 def merge_sides(policy: ASAPPolicy, k: int, usage: Float[Array, "S"]) -> ASAPPolicy:
-    """Without plane k: each pair of skills that only it told apart becomes their mixture, weighted by usage."""
-    low, high = (skills_on_side(policy.partition.num_planes, k, side) for side in (0, 1))
-    theta = jax.vmap(lambda i, j: mixture(policy, jnp.stack([i, j]), usage))(low, high)
-    return _without_plane(policy, k, theta)
+    """Without plane k: two skills that only it told apart become their mixture, weighted by usage."""
+    skills = policy.partition.skill_of_region
+    low, high = (skills[regions_on_side(policy.partition.num_planes, k, side)] for side in (0, 1))
+    pairs, region_skills = np.unique(np.stack([low, high], -1), axis=0, return_inverse=True)
+    theta = jax.vmap(lambda pair: mixture(policy, pair, usage))(jnp.asarray(pairs))
+    return _without_plane(policy, k, dataclasses.replace(policy.skills, theta=theta), region_skills.ravel())
 
 
-def merge_skills(policy: ASAPPolicy, skills: Int[Array, "n"], usage: Float[Array, "S"]) -> ASAPPolicy:
-    """These skills become one, their mixture, which keeps all their regions."""
-    theta = jnp.asarray(policy.skills.theta).at[skills].set(mixture(policy, skills, usage))
-    return _with(policy, policy.partition.beta, theta)
+def merge_skills(policy: ASAPPolicy, skills: Sequence[int], usage: Float[Array, "S"]) -> ASAPPolicy:
+    """These skills become one, their mixture, which has all their regions."""
+    first, *others = sorted({int(skill) for skill in skills})
+    left = [skill for skill in range(policy.num_skills) if skill not in others]
+    theta = jnp.asarray(policy.skills.theta).at[first].set(mixture(policy, jnp.asarray([first, *others]), usage))
+    of_region = [left.index(first if skill in others else skill) for skill in policy.partition.skill_of_region]
+    partition = _partition(policy.partition, policy.partition.beta, of_region)
+    return dataclasses.replace(
+        policy, partition=partition, skills=dataclasses.replace(policy.skills, theta=theta).at(np.asarray(left))
+    )
 
 
-def mixture(policy: ASAPPolicy, skills: Int[Array, "n"], usage: Float[Array, "S"]) -> Float[Array, "A 1"]:
+def mixture(policy: ASAPPolicy, skills: Array, usage: Float[Array, "S"]) -> Float[Array, "A 1"]:
     """theta of the skill whose action probabilities are the mean of theirs, by usage; unused skills count the same."""
     if not policy.phi.constant:
         raise UserError(
@@ -51,25 +64,37 @@ def mixture(policy: ASAPPolicy, skills: Int[Array, "n"], usage: Float[Array, "S"
 
 
 def grow(policy: ASAPPolicy, plane_beta: Float[Array, "F"]) -> ASAPPolicy:
-    """One more plane, the last, with the same skills on both sides: the policy is as before until they part."""
+    """One more plane, the last, with equal skills on both sides: the policy is as before until they part."""
     beta = jnp.concatenate([policy.partition.beta, jnp.asarray(plane_beta)[None]])
-    theta = jnp.concatenate([policy.skills.theta, policy.skills.theta])
-    return _with(policy, beta, theta)
+    before, count = policy.partition.skill_of_region, policy.num_skills
+    partition = _partition(policy.partition, beta, np.concatenate([before, before + count]))
+    return dataclasses.replace(policy, partition=partition, skills=policy.skills.at(np.arange(2 * count) % count))
 
 
-def _without_plane(policy: ASAPPolicy, k: int, theta: Float[Array, "S A D"]) -> ASAPPolicy:
-    return _with(policy, policy.partition.beta[np.arange(policy.partition.num_planes) != k], theta)
+def unshared(policy: ASAPPolicy) -> ASAPPolicy:
+    """The same policy with a skill of its own in every region."""
+    partition = _partition(policy.partition, policy.partition.beta, np.arange(policy.partition.num_regions))
+    return dataclasses.replace(policy, partition=partition, skills=policy.skills.at(policy.partition.skill_of_region))
 
 
-def _with(policy: ASAPPolicy, beta: Float[Array, "K F"], theta: Float[Array, "S A D"]) -> ASAPPolicy:
-    return eqx.tree_at(lambda p: (p.partition.beta, p.skills.theta), policy, (beta, theta))
+def _without_plane(
+    policy: ASAPPolicy, k: int, skills: GibbsSkills | GaussianSkills, region_skills: Sequence[int] | np.ndarray
+) -> ASAPPolicy:
+    beta = policy.partition.beta[np.arange(policy.partition.num_planes) != k]
+    return dataclasses.replace(policy, partition=_partition(policy.partition, beta, region_skills), skills=skills)
+
+
+def _partition(before: Partition, beta: Float[Array, "K F"], region_skills: Sequence[int] | np.ndarray) -> Partition:
+    """Where each region has a skill of its own, in order, nothing is said of it."""
+    named = tuple(int(skill) for skill in region_skills)
+    return Partition(beta, before.alpha_beta, None if named == tuple(range(len(named))) else named)
 
 
 def soften(policy: ASAPPolicy, length: float) -> ASAPPolicy:
     """Planes longer than this shortened to it: both sides mix again, and the plane can turn."""
     beta = policy.partition.beta
     norm = jnp.linalg.norm(beta, axis=-1, keepdims=True)
-    return _with(policy, beta * jnp.minimum(1.0, length / norm), policy.skills.theta)
+    return eqx.tree_at(lambda p: p.partition.beta, policy, beta * jnp.minimum(1.0, length / norm))
 
 
 def flip(policy: ASAPPolicy, signs: Float[Array, "K"]) -> ASAPPolicy:
@@ -86,6 +111,6 @@ def uniform(policy: ASAPPolicy) -> ASAPPolicy:
     return eqx.tree_at(lambda p: p.skills.theta, policy, nothing)
 
 
-def sign_patterns(num_planes: int) -> Float[Array, "S K"]:
+def sign_patterns(num_planes: int) -> Float[Array, "R K"]:
     """All 2^K of them; the first flips nothing."""
-    return 1.0 - 2.0 * skill_bits(num_planes)
+    return 1.0 - 2.0 * region_bits(num_planes)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from asap.base.numbers import number, sum_of
 from asap.base.spec import Spec, Task
-from asap.policy.partition import skill_bits
+from asap.policy.partition import region_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS, Regions, regions_at, states_in_bounds
 from asap.show.words.expressions import Expression, expression
@@ -75,7 +75,7 @@ def _read_skills(
     durations: list[float | None],
     used: list[bool],
 ) -> tuple[SkillReading, ...]:
-    sides = (2 * np.asarray(skill_bits(policy.partition.num_planes)) - 1).tolist()
+    sides = (2 * np.asarray(region_bits(policy.partition.num_planes)) - 1).tolist()
     constant = policy.phi.constant and policy.phi.task == "none"
     probabilities = np.exp(np.asarray(policy.skills.log_probs(jnp.ones(1)))) if constant else None
 

@@ -13,7 +13,7 @@ from asap.base.errors import UserError
 from asap.base.numbers import listed, sum_in_full
 from asap.base.spec import Spec, Task
 from asap.policy.features import Features, Network, Polynomial
-from asap.policy.partition import skill_bits
+from asap.policy.partition import region_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS, regions_at
 from asap.show.words.expressions import CONSTANT, term_names
@@ -88,7 +88,7 @@ def _skills(
     usage: list[float | None],
     durations: list[float | None],
 ) -> tuple[SkillRule, ...]:
-    bits = np.asarray(skill_bits(len(planes)))
+    bits = np.asarray(region_bits(len(planes)))
     sides = np.where(bits == [plane.above for plane in planes], 1, -1)
     states = _numbered_states(book, spec)
     actions = spec.action_names
