@@ -4,6 +4,7 @@ raises is one line, the same in this process and in workers."""
 import contextlib
 import io
 import os
+import signal
 import sys
 import threading
 import time
@@ -230,7 +231,10 @@ def _of_three_observations(work):
 
 
 @pytest.mark.parametrize("error", [QuitNow, KeyboardInterrupt])
-def test_an_interrupt_by_a_person_is_not_blamed_on_the_environment(error):
+def test_an_interrupt_by_a_person_is_not_blamed_on_the_environment(error, monkeypatch):
+    # A shell starts what runs in its background with SIGINT ignored.
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.default_int_handler)
+
     class Interrupted(Walk):
         def spoil(self, answer):
             raise error  # As a signal handler does, in the midst of whatever is running.

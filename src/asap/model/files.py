@@ -126,7 +126,7 @@ def _from_file(path: Path, said: SaidEnv) -> Saved:
         saved = Saved(config, tasks, seed, arrays, whole, counted, drawn, is_own, verdict)
         policies = policies_in(saved)
     except UserError as error:
-        if error.field == "env":  # Of the one that is named in the call, or of making it: the file is sound.
+        if error.field == "env" and said.env is not None:  # It does not fit, or cannot be made: the file is sound.
             raise
         raise RunError("model", f"cannot be used by this release: {error}", path, "save it again") from None
     log_std = parameters_of(policies).log_std
