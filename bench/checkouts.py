@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parents[1]
-# Code that one side compiled must not be what the other runs.
-NOT_INHERITED = ("PYTHONPATH", "JAX_COMPILATION_CACHE_DIR")
+NOT_INHERITED = ("PYTHONPATH",)
+NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}  # Code that one side compiled must not be what the other runs.
 LONGEST = 900  # Seconds for one program.
 
 
@@ -30,7 +30,7 @@ class Checkouts(NamedTuple):
     def run(self, root: Path, program: list[str]) -> str:
         """Runs `python PROGRAM` with the package of one side in the work folder; returns its stdout."""
         kept = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
-        environment = {**kept, "PYTHONPATH": str(root / "src")}
+        environment = {**kept, **NO_CACHE, "PYTHONPATH": str(root / "src")}
         command = [sys.executable, *program]
         try:
             done = subprocess.run(

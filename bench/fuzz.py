@@ -178,7 +178,12 @@ def drive(name: str, seed: int, seconds: float, tally: Tally) -> None:
 def _watch_process(name: str, seed: int, seconds: float, folder: Path, tally: Tally) -> str:
     """How the process ended that should not have; empty where all went well."""
     words = ["--inside", str(folder), "--only", name, "--seed", str(seed), "--seconds", str(seconds)]
-    environment = os.environ | {"MPLCONFIGDIR": str(folder / "matplotlib"), "JAX_PLATFORMS": "cpu"}
+    compiled = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(folder / "compiled"))  # Not in a home that changes.
+    environment = os.environ | {
+        "MPLCONFIGDIR": str(folder / "matplotlib"),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": compiled,
+    }
     with open(folder / "errors", "w+", encoding="utf-8") as errors:
         process = subprocess.Popen(
             [sys.executable, __file__, *words], stdout=subprocess.PIPE, stderr=errors, env=environment

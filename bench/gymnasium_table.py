@@ -121,7 +121,7 @@ def run(training: Training, python: Path) -> dict[str, Any]:
     """In a process of its own, which times itself."""
     script = HERE / f"gymnasium_{training.system}.py"
     # Compiling counts: what an earlier process left in JAX's cache is not used.
-    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     process = subprocess.Popen([python, script, training.job], env=environment, stdout=subprocess.PIPE, text=True)
     try:
         printed = wait(process)

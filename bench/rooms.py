@@ -211,7 +211,7 @@ def many_seeds(folder: Path) -> dict[str, float]:
 def start_training(out: Path, *options: str) -> subprocess.Popen:
     command = [Path(sys.executable).with_name("asap"), "train", TASK, "--json", "--out", out, *options]
     # Compiling counts: what an earlier process left in JAX's cache is not used.
-    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import asap
 
-from asap.base import arrays
+from asap.base import arrays, compile_cache
 from asap.base.trust import KEY_FILE
 from asap.cli import installation
 
@@ -77,7 +77,7 @@ def test_it_names_variables_without_their_values(run, quiet_jax, monkeypatch):
 def test_it_names_every_variable_that_the_library_reads():
     read = re.compile(r'environ(?:\.\w+)?[(\[]\s*(?:"(\w+)"|([A-Z]\w+))')
     found = {one.groups() for path in SOURCE.rglob("*.py") for one in read.finditer(path.read_text())}
-    constants = {"KEY_FILE": KEY_FILE, "CACHE": installation.CACHE, "CACHE_IN_USE": installation.CACHE_IN_USE}
+    constants = {"KEY_FILE": KEY_FILE, "FOLDER": compile_cache.FOLDER, "IN_USE": compile_cache.IN_USE}
     names = {literal or constants[constant] for literal, constant in found}
     assert {KEY_FILE, "XDG_CONFIG_HOME", "RAY_ADDRESS"} <= names
     assert [
@@ -89,7 +89,7 @@ def test_the_home_directory_is_not_told(run, quiet_jax, monkeypatch, tmp_path):
     home = tmp_path / "somebody"
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv(KEY_FILE, str(home / "key"))
-    monkeypatch.setenv(installation.CACHE, str(home / ".cache" / "compiled"))
+    monkeypatch.setenv(compile_cache.FOLDER, str(home / ".cache" / "compiled"))
     text = run("doctor")[1]
     assert "~/key" in text and "~/.cache/compiled" in text and "somebody" not in text
     assert installation.shortened(f"{home}-else/x") == f"{home}-else/x"
@@ -173,9 +173,9 @@ def test_a_key_that_others_can_read_is_a_problem(run, quiet_jax, monkeypatch, tm
 
 def test_a_cache_that_can_not_be_written_is_a_problem(run, quiet_jax, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
-    monkeypatch.setenv(installation.CACHE, str(tmp_path / "file" / "cache"))
+    monkeypatch.setenv(compile_cache.FOLDER, str(tmp_path / "file" / "cache"))
     assert "compile cache is not writable" in examined(run)["problems"][0]["what"]
-    monkeypatch.setenv(installation.CACHE_IN_USE, "false")
+    monkeypatch.setenv(compile_cache.IN_USE, "false")
     assert examined(run)["problems"] == []
 
 
@@ -187,19 +187,41 @@ def cache(monkeypatch, tmp_path) -> Path:
     """A cache of one program of 700 bytes, last used once, and files that are not the cache's."""
     folder = tmp_path / "cache"
     folder.mkdir()
-    monkeypatch.setenv(installation.CACHE, str(folder))
+    monkeypatch.setenv(compile_cache.FOLDER, str(folder))
     (folder / PROGRAM).write_bytes(b"p" * 700)
     (folder / LAST_USE).write_bytes(b"t" * 8)
     return folder
 
 
-def test_without_a_folder_there_is_no_cache(run, monkeypatch):
-    monkeypatch.delenv(installation.CACHE)
+@pytest.fixture
+def own(monkeypatch, tmp_path) -> Path:
+    """Our own cache, where the user has chosen no folder."""
+    monkeypatch.delenv(compile_cache.FOLDER)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return compile_cache.own_folder()
+
+
+def test_our_own_cache_is_shown_and_cleared_for_every_jax(run, own):
+    assert run("cache")[1].startswith(f"cache      on: {own}, 0 programs") and not own.exists()
+    for folder in (own, own.with_name("jax-0.1")):
+        folder.mkdir(mode=0o700, parents=True)
+        (folder / PROGRAM).write_bytes(b"p" * 700)
+    assert json.loads(run("cache", "--clear", "--json")[1])["removed"] == {"programs": 2, "bytes": 1400}
+
+
+def test_our_own_cache_that_others_may_write_to_is_a_problem(run, quiet_jax, own):
+    own.mkdir(parents=True)
+    own.chmod(0o770)
+    assert "others may write to it" in examined(run)["problems"][0]["what"]
+    assert "off: " in run("cache")[1] and "not private to you" in run("cache")[1]
+
+
+def test_without_a_home_there_is_no_cache(run, own, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
     code, text, _ = run("cache")
-    assert code == 0 and "off, which is the default" in text and f"export {installation.CACHE}=" in text
+    assert code == 0 and text.startswith("cache      none")
     assert json.loads(run("cache", "--json")[1])["in_use"] is False
-    code, _, error = run("cache", "--clear")
-    assert (code, error.count("\n")) == (2, 1) and error.startswith("error: cache: there is none")
+    assert "removed    0 programs" in run("cache", "--clear")[1]
 
 
 def test_the_cache_is_shown(run, cache, monkeypatch):
@@ -210,11 +232,12 @@ def test_the_cache_is_shown(run, cache, monkeypatch):
         "programs": 1,
         "bytes": 708,
         "writable": True,
+        "private": None,
         "removed": None,
     }
-    assert f"unset {installation.CACHE}" in run("cache")[1]
-    monkeypatch.setenv(installation.CACHE_IN_USE, "0")
-    assert f"unset {installation.CACHE_IN_USE}" in run("cache")[1]
+    assert f"export {compile_cache.IN_USE}=false" in run("cache")[1]
+    monkeypatch.setenv(compile_cache.IN_USE, "0")
+    assert f"unset {compile_cache.IN_USE}" in run("cache")[1]
 
 
 def test_clearing_removes_the_programs_alone(run, cache, tmp_path):
@@ -236,7 +259,7 @@ def test_clearing_removes_the_programs_alone(run, cache, tmp_path):
 
 
 def test_a_cache_elsewhere_is_not_cleared(run, monkeypatch):
-    monkeypatch.setenv(installation.CACHE, "gs://bucket/cache")
+    monkeypatch.setenv(compile_cache.FOLDER, "gs://bucket/cache")
     code, _, error = run("cache", "--clear")
     assert code == 2 and "not on this machine" in error
     assert "not on this machine" in run("cache")[1]
@@ -251,7 +274,7 @@ def test_a_running_program_survives_clearing(tmp_path):
         "jax.clear_caches()\n"
         "assert int(double(2)) == 4 and installation.cache_state()['programs'] == 1\n"
     )
-    told = {installation.CACHE: str(tmp_path / "new"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    told = {compile_cache.FOLDER: str(tmp_path / "new"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     subprocess.run([sys.executable, "-W", "error", "-c", script], env={**os.environ, **told}, timeout=60, check=True)
 
 

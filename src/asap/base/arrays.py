@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num
 from numpy.typing import ArrayLike
 
+from asap.base import compile_cache
 from asap.base.errors import RunError
 
 UNROLL = 16
@@ -103,7 +104,8 @@ def _compiler_options() -> dict[str, bool] | None:
 
 
 def compiled(function: Callable, **options: Any) -> Callable:
-    """`jax.jit` with the options of the compiler that are best here."""
+    """`jax.jit` with the options of the compiler that are best here; programs are kept for later processes."""
+    compile_cache.use()
     return jax.jit(function, compiler_options=_compiler_options(), **options)
 
 

@@ -8,18 +8,16 @@ import os
 import platform
 import re
 import signal
-import stat
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from asap.base import trust
+from asap.base import compile_cache, trust
 from asap.base.errors import RunError, UserError
 from asap.cli.app import ADDRESS_SPACE, Debug, Json, app, low_address_space, tell
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 PACKAGE = "asap-rl"
-CACHE, CACHE_IN_USE = "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE"
 # Variables that change what commands do. A report has their names: values may be secret.
 VARIABLES = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "NO_COLOR", "TMPDIR")
 FAMILIES = ("ASAP_", "JAX_", "XLA_", "CUDA_", "OMP_", "RAY_", "MPL", "MINARI_", "WANDB_")
@@ -62,7 +59,7 @@ def show_cache(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show JAX's cache of compiled programs, or clear it. It is off until you name a folder for it."""
+    """Show JAX's cache of compiled programs, or clear it."""
     removed = _clear_cache() if clear else None
     report = {**cache_state(), "removed": removed}
     tell(json_, report, _cache_in_words(report))
@@ -70,37 +67,34 @@ def show_cache(
 
 # ---- The compile cache --------------------------------------------------------------------------------------------
 
-ENTRY = re.compile(r".+-[0-9a-f]{64}-(cache|atime)")  # A program, or when it was last used.
-
 
 def cache_state() -> dict[str, Any]:
     """Where the cache is, whether commands use it, and what is in it."""
-    path = os.environ.get(CACHE) or None
-    in_use = path is not None and os.environ.get(CACHE_IN_USE, "true").lower() in ("y", "yes", "t", "true", "on", "1")
+    chosen = os.environ.get(compile_cache.FOLDER)
+    own = compile_cache.own_folder() if chosen is None else None
+    path = str(own) if own is not None else chosen or None
     is_local = path is not None and "://" not in path
-    sizes = dict(_entries(path)) if is_local else {}
+    found = [entry for folder in _cache_folders() for entry in compile_cache.entries(folder)]
+    writable = _can_write(Path(path)) if is_local else None
+    private = compile_cache.is_private(own) if own is not None and own.exists() else None
+    is_on = os.environ.get(compile_cache.IN_USE, "true").lower() in ("y", "yes", "t", "true", "on", "1")
     return {
         "path": None if path is None else shortened(path),
-        "in_use": in_use,
-        "programs": sum(name.endswith("-cache") for name in sizes),
-        "bytes": sum(sizes.values()),
-        "writable": _can_write(Path(path)) if is_local else None,
+        "in_use": is_on and path is not None and (own is None or bool(writable) and private is not False),
+        "programs": sum(path.name.endswith("-cache") for path, _ in found),
+        "bytes": sum(status.st_size for _, status in found),
+        "writable": writable,
+        "private": private,
     }
 
 
-def _entries(path: str) -> Iterator[tuple[str, int]]:
-    """Names and sizes of the cache's own files; programs come before what belongs to them."""
-    try:
-        names = sorted(os.listdir(path), key=lambda name: (not name.endswith("-cache"), name))
-    except OSError:  # There is no such folder yet.
-        return
-    for name in filter(ENTRY.fullmatch, names):
-        try:
-            status = os.lstat(os.path.join(path, name))
-        except OSError:  # Another process has removed it.
-            continue
-        if stat.S_ISREG(status.st_mode):
-            yield name, status.st_size
+def _cache_folders() -> list[Path]:
+    """The one that the user has chosen, or our own: of every JAX and CPU."""
+    chosen = os.environ.get(compile_cache.FOLDER)
+    if chosen is not None:
+        return [Path(chosen)] if chosen and "://" not in chosen else []
+    own = compile_cache.own_folder()
+    return [] if own is None else compile_cache.folders(own.parent)
 
 
 def _can_write(folder: Path) -> bool:
@@ -112,40 +106,34 @@ def _can_write(folder: Path) -> bool:
 
 def _clear_cache() -> dict[str, int]:
     """Removes the cache's own files. JAX compiles again what it does not find."""
-    path = os.environ.get(CACHE)
-    if not path:
-        raise UserError("cache", f"there is none: {CACHE} is not set", cure="set it to the folder to clear")
-    if "://" in path:
-        raise UserError("cache", "is not on this machine", shortened(path), "clear it where it is")
+    chosen = os.environ.get(compile_cache.FOLDER) or ""
+    if "://" in chosen:
+        raise UserError("cache", "is not on this machine", shortened(chosen), "clear it where it is")
     removed = {"programs": 0, "bytes": 0}
-    for name, size in _entries(path):
+    for path, status in [entry for folder in _cache_folders() for entry in compile_cache.entries(folder)]:
         try:
-            os.unlink(os.path.join(path, name))
+            path.unlink()
         except FileNotFoundError:
             continue
         except OSError as error:
-            what = f"removed {removed['programs']} programs, then {name} could not be removed: {error.strerror}"
-            raise RunError("cache", what, shortened(path), "make the directory writable, then try again") from None
-        removed["programs"] += name.endswith("-cache")
-        removed["bytes"] += size
+            what = f"removed {removed['programs']} programs, then {path.name} could not be removed: {error.strerror}"
+            where = shortened(str(path.parent))
+            raise RunError("cache", what, where, "make the directory writable, then try again") from None
+        removed["programs"] += path.name.endswith("-cache")
+        removed["bytes"] += status.st_size
     return removed
 
 
 def _cache_in_words(report: dict[str, Any]) -> str:
-    if report["path"] is None:
-        return (
-            "compile cache: off, which is the default. To keep compiled programs between commands:\n"
-            f"  export {CACHE}=~/.cache/asap/compiled\n"
-            "  export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0    # JAX leaves out those under 1 s otherwise"
-        )
     removed = report["removed"]
     done = [] if removed is None else [f"removed    {removed['programs']} programs, {removed['bytes']:,} bytes"]
-    off, on = f"unset {CACHE}", f"unset {CACHE_IN_USE}"
+    is_off = not report["in_use"] and os.environ.get(compile_cache.IN_USE) is not None
+    switch = f"on by `unset {compile_cache.IN_USE}`" if is_off else f"off by `export {compile_cache.IN_USE}=false`"
     return "\n".join(
         [
             f"cache      {_cache_in_a_line(report)}",
             *done,
-            f"switch     {f'off by `{off}`' if report['in_use'] else f'on by `{on}`'}; set {CACHE} to move it",
+            f"switch     {switch}; set {compile_cache.FOLDER} to move it",
             "clear      asap cache --clear",
         ]
     )
@@ -153,12 +141,12 @@ def _cache_in_words(report: dict[str, Any]) -> str:
 
 def _cache_in_a_line(state: dict[str, Any]) -> str:
     if state["path"] is None:
-        return "off (the default; `asap cache` says how to have one)"
-    if state["writable"] is None:
+        return "none: the user has no folder for it"
+    if "://" in state["path"]:
         return f"{state['path']}, not on this machine"
-    unwritable = "" if state["writable"] else ", not writable"
-    use = "on" if state["in_use"] else f"off by {CACHE_IN_USE}"
-    return f"{use}: {state['path']}, {state['programs']} programs, {state['bytes']:,} bytes{unwritable}"
+    why = ["not writable"] * (not state["writable"]) + ["not private to you"] * (state["private"] is False)
+    held = [f"{state['programs']} programs", f"{state['bytes']:,} bytes"]
+    return ", ".join([f"{'on' if state['in_use'] else 'off'}: {state['path']}", *held, *why])
 
 
 # ---- The doctor ---------------------------------------------------------------------------------------------------
@@ -177,9 +165,11 @@ def examination() -> dict[str, Any]:
         problems.append(Problem(f"the limit on address space is too low for JAX: {limit:,} bytes", cure))
     cache = cache_state()
     if cache["in_use"] and cache["writable"] is False:
-        problems.append(
-            Problem(f"the compile cache is not writable: {cache['path']}", f"set {CACHE} to another folder")
-        )
+        cure = f"set {compile_cache.FOLDER} to another folder"
+        problems.append(Problem(f"the compile cache is not writable: {cache['path']}", cure))
+    if cache["private"] is False:
+        cure = "chmod go-w it and the folders above it, or delete it: a new one is made"
+        problems.append(Problem(f"the compile cache is not used, others may write to it: {cache['path']}", cure))
     return {
         "asap": _own_version(),
         "python": platform.python_version(),

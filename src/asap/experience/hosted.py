@@ -8,6 +8,7 @@ that few programs are compiled.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -15,11 +16,11 @@ from jaxtyping import Bool, Int
 
 from asap.base.arrays import member
 from asap.base.episodes import EVALUATION, TRAINING, EpisodeId, Played
+from asap.base.errors import RunError
 from asap.base.keys import Key
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config
-from asap.experience.episode_warnings import EpisodeWarnings
 from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, Told, nobody
 from asap.policy.build import plan_of
 from asap.policy.host import Plan
@@ -30,6 +31,8 @@ from asap.workers.work import Work
 
 SMALLEST, GROWTH = 2048, 4
 MANY_UPDATES = 16
+ENOUGH = 200  # Episodes, before anything is said of all of them.
+MOST_OF_ONE_STEP = 0.99
 
 
 class Hosted:
@@ -242,3 +245,44 @@ def evaluation_of(
 
 def discounted(episode: Played, discount: float) -> float:
     return float(episode.rewards.astype(float) @ discount ** np.arange(episode.length))
+
+
+class EpisodeWarnings:
+    """What the user should know about the episodes that come in: remarks of the border, and episodes that teach nothing.
+
+    Each thing is said once.
+    """
+
+    def __init__(self, notice: Callable[[str], None], allows_one_step: bool):
+        self._notice, self._allows_one_step = notice, allows_one_step
+        self._said: set[str] = set()
+        self._episodes = self._of_training = self._of_one_step = 0
+        self._least, self._most = math.inf, -math.inf
+
+    def look(self, episodes: Sequence[Played]) -> None:
+        """RunError where all episodes end as they begin."""
+        for episode in episodes:
+            for note in episode.notes:
+                self._say(note)
+            self._episodes += 1
+            self._of_one_step += episode.length == 1
+            if episode.episode.stream == TRAINING:
+                self._of_training += 1
+                self._least, self._most = min(self._least, episode.total), max(self._most, episode.total)
+        if self._episodes >= ENOUGH:
+            self._judge()
+
+    def _judge(self) -> None:
+        share = self._of_one_step / self._episodes
+        if share > MOST_OF_ONE_STEP and not self._allows_one_step:
+            what = f"{self._of_one_step} of {self._episodes} episodes ended at their first step"
+            raise RunError(
+                "env", what, cure="look at it with `asap check`, or allow it by --set env.allow_one_step=true"
+            )
+        if self._of_training >= ENOUGH and self._least == self._most:
+            self._say(f"no learning signal: every episode so far had a return of {self._least:g}")
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._notice(text)
