@@ -805,8 +805,81 @@ def test_parts_with_one_name_are_refused():
     space = spaces.Dict({"a.b": spaces.Box(0, 1, (1,)), "a": spaces.Dict(b=spaces.Box(0, 1, (1,)))})
     with pytest.raises(UserError, match="^observation_space: two parts of Dict have the same name .got a.b."):
         describe(source(envs.Spaces, observation_space=space), EnvLimits())
-    named = source(envs.OddlyTold, observation_space=space, observation_names=["left", "right"])
-    assert describe(named, EnvLimits()).spec.observation_names == ("left", "right")
+    named = source(envs.OddlyTold, observation_space=space, observation_names={"a.b": "left", "a": {"b": "right"}})
+    assert describe(named, EnvLimits()).spec.observation_names == ("right", "left")  # Sorted by key.
+
+
+PARTS = spaces.Dict(
+    {
+        "tank": spaces.Box(0, 1, (2,)),
+        "flow": spaces.Box(0, 1, ()),
+        "mode": spaces.Discrete(2),
+        "gears": spaces.MultiDiscrete([2, 1]),
+        "arm": spaces.Dict(grip=spaces.MultiBinary(1)),
+    }
+)
+BY_KEY = ("arm.grip", "flow", "gears[0] is 0", "gears[0] is 1", "gears[1] is 0", "mode is 0", "mode is 1")
+BY_KEY += ("tank[0]", "tank[1]")
+FORM = "{'arm': {'grip': 'NAME'}, 'flow': 'NAME', 'gears': ['NAME', ...], 'mode': 'NAME', ...}"
+# (what the environment says, names that are not those of the keys by their number, what the user hears)
+TOLD_PARTS = [
+    ({"flow": "inflow", "tank": ["upper level", "lower level"]}, {1: "inflow", 7: "upper level", 8: "lower level"}, ()),
+    ({"tank": "level", "mode": ["day", "night"]}, {7: "level[0]", 8: "level[1]", 5: "day", 6: "night"}, ()),
+    (
+        {"mode": "time", "gears": ["a", "b"]},
+        {5: "time is 0", 6: "time is 1"} | dict(zip((2, 3, 4), ("a is 0", "a is 1", "b is 0"))),
+        (),
+    ),
+    ({"arm": {"grip": "hand"}}, {0: "hand"}, ()),
+    (
+        tuple("abcdefghi"),
+        {},
+        (
+            f"env: observation_names: not used, because they do not say which part of Dict each belongs to; give them by key: {FORM}",
+        ),
+    ),
+    (
+        {"arm": ["hand"]},
+        {},
+        (
+            "env: observation_names['arm']: not used, because they do not say which part of Dict each belongs to; give them by key: {'grip': 'NAME'}",
+        ),
+    ),
+    (
+        {"tank": ["a", "b", "c"], "flow": "inflow"},
+        {1: "inflow"},
+        ("env: observation_names['tank']: 3 names for 2 observations; not used",),
+    ),
+    (
+        {"tnak": "level"},
+        {},
+        ("env: observation_names: 'tnak' is no key of the observations; their keys are arm, flow, gears, mode, tank",),
+    ),
+    ({"flow": 5}, {}, ("env: observation_names['flow']: must be 1 name; not used",)),
+    ({"flow": " "}, {}, ("env: observation_names['flow']: must be 1 name; not used",)),
+]
+
+
+@pytest.mark.parametrize(("told", "named", "remarks"), TOLD_PARTS)
+def test_parts_take_their_names_by_key(told, named, remarks):
+    task = describe(source(envs.OddlyTold, observation_space=PARTS, observation_names=told), EnvLimits())
+    assert task.spec.observation_names == tuple(named.get(i, name) for i, name in enumerate(BY_KEY))
+    assert task.remarks == remarks
+
+
+@pytest.mark.parametrize(
+    ("told", "remark"),
+    [
+        ({"observation_names": ["time", "place"]}, "env: observation_names: 2 names for 3 observations; not used"),
+        ({"observation_names": "time"}, "env: observation_names: 1 name for 3 observations; not used"),
+        ({"observation_names": ["a", "b", "b"]}, "env: observation_names: must be 3 different names; not used"),
+        ({"action_names": ["back", "stay", "forth"]}, "env: action_names: 3 names for 2 actions; not used"),
+        ({"metadata": {"action_names": ["on"]}}, "env: action_names: 1 name for 2 actions; not used"),
+        ({"action_names": ["back"], "metadata": {"action_names": ["back", "forth"]}}, None),
+    ],
+)
+def test_names_that_do_not_fit_are_told(told, remark):
+    assert describe(source(envs.OddlyTold, **told), EnvLimits()).remarks == (() if remark is None else (remark,))
 
 
 # (id, space, what the environment says, names of its actions)

@@ -255,6 +255,9 @@ def test_a_policy_over_parts_takes_what_the_environment_gives(tanks):
     for one in (observation, vector):
         action, skill = tanks.predict(one, deterministic=True)
         assert (action == actions[1]).all() and skill == skills[1] and Tanks.action_space.contains(action)
+    assert (tanks.predict(vector.tolist(), deterministic=True)[0] == actions[1]).all()
+    lists = tanks.predict([tuple(vector.tolist())] * 2, deterministic=True)[0]
+    assert (lists == actions[1]).all() and lists.shape == (2, 2)
     vectors = tanks.predict(np.stack([vector] * 2), state=[-1, -1], deterministic=True)[0]
     assert (vectors == actions[1]).all() and vectors.shape == (2, 2)
     none = {key: value[:0] for key, value in observations.items() if key != "arm"}

@@ -129,8 +129,8 @@ class HostedTask:
         is_dict = isinstance(self.observation_space, spaces.Dict)
 
         def checked(observation: Any) -> Float[np.ndarray, "O"]:
-            is_vector = is_dict and getattr(observation, "shape", None) == size
             try:
+                is_vector = is_dict and not isinstance(observation, Mapping) and _shape(observation) == size
                 return vector(observation) if is_vector else read(observation)
             except EnvError as error:
                 cure = f"give what {self.name} returns, or several stacked on a first axis"
@@ -144,6 +144,13 @@ class HostedTask:
 
     def record(self) -> dict[str, Any]:
         return record(self)
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    try:
+        return np.shape(value)
+    except ValueError:  # Rows of different lengths.
+        return None
 
 
 def describe(source: EnvSource, rules: EnvLimits) -> HostedTask:
@@ -194,10 +201,11 @@ def _has_box(space: Space) -> bool:
 
 def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
     check_spaces(env.observation_space, env.action_space)
+    remarks = [remark for wrapper, remark in _REMARKS.items() if _is_within(env, wrapper)]
     spec = Spec(
-        observation_names=observation_names(env),
+        observation_names=observation_names(env, remarks.append),
         unit="",
-        action_names=action_names(env),
+        action_names=action_names(env, remarks.append),
         horizon=time_limit(env, rules),
         discount=DISCOUNT,
         normalized=_is_within(env, NormalizeObservation),
@@ -209,10 +217,8 @@ def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
             "env", "reward_threshold must be a finite number", show(threshold), "give its spec one, or none"
         )
     threshold = None if threshold is None else float(threshold)
-    remarks = tuple(remark for wrapper, remark in _REMARKS.items() if _is_within(env, wrapper))
-    return HostedTask(
-        source.name, source, rules, spec, threshold, env.observation_space, env.action_space, remarks=remarks
-    )
+    seen = env.observation_space, env.action_space
+    return HostedTask(source.name, source, rules, spec, threshold, *seen, remarks=tuple(remarks))
 
 
 _REMARKS = {
