@@ -260,8 +260,8 @@ ROWS = (
     (
         "cli-eval-best",
         "cli/reading.py",
-        "_loaded(run, env, env_options, workers=workers, best=best)",
-        "_loaded(run, env, env_options, workers=workers)",
+        "_loaded(run, env, env_options, best, workers=workers)",
+        "_loaded(run, env, env_options, False, workers=workers)",
         "`asap eval --best` evaluates the last checkpoint.",
         ("test_best_checkpoint.py",),
     ),

@@ -98,7 +98,7 @@ def test_patterns_of_signs_keep_to_the_budget(tmp_path):
     result = train_run(run, config, tasks, StopRequest())[1]
     assert result.curve.episodes[0].tolist() == [10] and result.updates == [0] and result.finished
     assert result.notes()[0] == (
-        "no update was made: the search for a start used up the budget of 10 episodes; give more episodes"
+        "no update was made: give it more episodes (the search for a start used up the budget of 10)"
     )
 
 
@@ -113,5 +113,5 @@ def test_a_training_without_an_update_says_so(tmp_path, capsys, monkeypatch):
     report = json.loads(out)
     assert (code, report["updates"], report["env_steps"], report["finished"]) == (0, 0, 600, True)
     code, out, _ = asap([*train_it, str(tmp_path / "b")], capsys, monkeypatch)
-    note = "note: no update was made: the search for a start used up the budget of 600 steps; give more steps"
+    note = "note: no update was made: give it more steps (the search for a start used up the budget of 600)"
     assert code == 0 and note in out.splitlines()

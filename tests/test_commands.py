@@ -60,7 +60,8 @@ def test_train_reports_every_field(joint):
     ).split()
     assert set(wanted) <= set(joint)
     assert {"median", "all"} == set(joint["episodes_to_near_optimal"])
-    assert {"iqm", "ci", "all"} == set(joint["return"]) and len(joint["return"]["all"]) == 3
+    assert {"iqm", "ci", "all", "seeds", "episodes", "deterministic"} == set(joint["return"])
+    assert len(joint["return"]["all"]) == 3 and joint["return"]["seeds"] == [0, 1, 2]
     assert {"misspecified", "approx_optimal", "dp_optimal"} <= set(joint["reference"])
     assert joint["task"] == ["two-rooms", "flipped-two-rooms"] and set(joint["per_task"]) == set(joint["task"])
     assert all(episodes >= 40 for episodes in joint["episodes"])
@@ -77,10 +78,10 @@ def test_eval_agrees_with_train(joint):
     report = last_json(asap("eval", joint["run"], "--episodes", "50", "--json"))
     assert report["parameters_sha256"] == joint["parameters_sha256"]
     assert set(report["per_task"]) == {"two-rooms", "flipped-two-rooms"}
-    assert sum(report["skills"]["usage"]) == pytest.approx(1) and len(report["skills"]["duration"]) == 4
-    assert all(
-        duration >= 1 or usage == 0 for duration, usage in zip(report["skills"]["duration"], report["skills"]["usage"])
-    )
+    for skills in report["skills"]:
+        assert sum(skills["usage"]) == pytest.approx(1) and len(skills["duration"]) == 4
+        assert all(duration >= 1 or usage == 0 for duration, usage in zip(skills["duration"], skills["usage"]))
+    assert [skills["seed"] for skills in report["skills"]] == report["return"]["seeds"] == [0, 1, 2]
     assert 0 <= report["success"] <= 1
 
 
@@ -92,13 +93,13 @@ def test_one_seed_has_an_interval_over_its_episodes_alone(tmp_path, capsys, monk
     outs = [
         asap_here(words, capsys, monkeypatch)[1] for words in (train, [*train, "--json"], eval_, [*eval_, "--json"])
     ]
-    assert re.search(r"^return +-?[\d.]+  \(one seed\)$", outs[0], re.MULTILINE)
+    assert re.search(r"^return +-?[\d.]+ over [\d,]+ episodes, actions drawn \(one seed\)$", outs[0], re.MULTILINE)
     assert json.loads(outs[1])["return"]["ci"] is None
     words, report = outs[2].splitlines()[0], json.loads(outs[3])
     assert report["return"]["ci_over"] == "episodes" and report["return"]["ci"][0] <= report["return"]["iqm"]
     assert 0 <= report["success_ci"][0] <= report["success"] <= report["success_ci"][1] < 1
     low, high = (100 * limit for limit in report["success_ci"])
-    assert "(one seed, mean of 50 episodes, 95 % interval " in words
+    assert " over 50 episodes, actions drawn (one seed, 95 % interval " in words
     assert f"success {100 * report['success']:.1f} % (95 % interval {low:.1f} to {high:.1f})" in words
 
 
@@ -106,7 +107,7 @@ def test_several_seeds_have_an_interval_over_seeds(joint, capsys, monkeypatch):
     words = ["eval", joint["run"], "--episodes", "20"]
     report = json.loads(asap_here([*words, "--json"], capsys, monkeypatch)[1])
     assert joint["return"]["ci"] is not None and report["return"]["ci_over"] == "seeds"
-    assert "(IQM of 3 seeds, 95 % interval " in asap_here(words, capsys, monkeypatch)[1]
+    assert "(interquartile mean (IQM) of 3 seeds, 95 % interval " in asap_here(words, capsys, monkeypatch)[1]
 
 
 def test_explain_names_planes_and_skills(joint):

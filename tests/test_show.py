@@ -256,6 +256,17 @@ def test_without_a_seed_near_the_top_nothing_is_enlarged():
     assert np.diff([text.xyann[1] for text in axes.texts]).min() > 0.13
 
 
+def test_the_axis_of_learning_begins_at_0_and_shades_the_search_for_a_start():
+    """The seeds searched for 30 and for 40 episodes."""
+    curves = [SeedCurve([30, 90], [1.0, 2.0]), SeedCurve([40, 90], [1.0, 2.0])]
+    (axes,) = learning_curves(curves).axes
+    (band,) = [patch for patch in axes.patches if patch.get_x() == 0]
+    assert axes.get_xlim()[0] == 0 and band.get_width() == 30
+    assert axes.get_title("left").endswith("\ngrey: search for a start (30 episodes)")
+    (axes,) = learning_curves([SeedCurve([0, 90], [1.0, 2.0])]).axes
+    assert not axes.patches and axes.get_title("left") == "one seed"
+
+
 def test_usage_lines_have_the_colours_of_the_skills():
     usage = np.zeros((5, 4, 4))
     usage[..., 1], usage[..., 3] = 0.7, 0.3

@@ -65,6 +65,17 @@ def main_actions(names: Iterable[str], probabilities: Iterable[float], smallest:
     return ", ".join(f"{name} {percent(p)}" for name, p in ordered if p >= smallest)
 
 
+def play_in_words(episodes: int | None, deterministic: bool) -> str:
+    """What a mean return is of; None are the episodes at the end of training."""
+    count = "in the last fifth of training" if episodes is None else f"over {counted(episodes, 'episode')}"
+    return f"{count}, {'most probable actions' if deterministic else 'actions drawn'}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 episode`, `1,000 episodes`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def listed(items: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))

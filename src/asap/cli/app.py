@@ -80,6 +80,33 @@ def interval_in_words(ends: list[float]) -> str:
     return f"95 % interval {low} to {high}"
 
 
+def returns_in_words(returns: Mapping[str, Any]) -> list[str]:
+    """The mean return with what it is of; and that of each seed, where there are several."""
+    from asap.base.numbers import play_in_words
+
+    how, seeds = play_in_words(returns["episodes"], returns["deterministic"]), returns["seeds"]
+    interval = "" if returns["ci"] is None else f", {interval_in_words(returns['ci'])}"
+    if len(seeds) == 1:
+        return [f"{number(returns['iqm'])} {how} (one seed{interval})"]
+    of_seeds = f"interquartile mean (IQM) of {len(seeds)} seeds{interval}"
+    each = ", ".join(map(number, returns["all"]))
+    return [f"{number(returns['iqm'])} {how} ({of_seeds})", f"seeds {seeds[0]} to {seeds[-1]}: {each}"]
+
+
+def other_returns_in_words(verdict: Mapping[str, Any] | None, deterministic: bool) -> str | None:
+    """What is known of the return with actions chosen the other way."""
+    from asap.base.numbers import play_in_words
+    from asap.base.stats import iqm
+
+    known = [verdict[key] for key in ("evaluated", "trained") if verdict[key] is not None] if verdict else []
+    for one in known:
+        if one["deterministic"] != deterministic:
+            of_seeds = "" if len(one["return"]) == 1 else f" (IQM of {len(one['return'])} seeds)"
+            how = play_in_words(one["episodes"], one["deterministic"])
+            return f"{number(float(iqm(one['return'])))} {how}{of_seeds}"
+    return None
+
+
 def references_in_words(reference: Mapping[str, Any]) -> str:
     best = "" if reference["dp_optimal"] is None else f", dynamic programming {number(reference['dp_optimal'])}"
     start, good = number(reference["misspecified"]), number(reference["approx_optimal"])

@@ -16,10 +16,11 @@ from asap.cli.app import (
     EnvOptions,
     Json,
     app,
-    interval_in_words,
     number,
+    other_returns_in_words,
     references_in_words,
     require_named,
+    returns_in_words,
     tell,
 )
 
@@ -42,8 +43,12 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds trained side by side.")] = None,
-    episodes: Annotated[int | None, typer.Option(help="Budget of each seed, in completed episodes.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Budget of each seed, in steps of the environment.")] = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="Budget of each seed, in completed episodes; with --resume the new total.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Budget of each seed, in steps of the environment; with --resume the new total.")
+    ] = None,
     hyperplanes: Annotated[int | None, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
     skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
     features: Annotated[
@@ -103,7 +108,12 @@ def train(
     ] = None,
     on_no_workers: Annotated[str | None, typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
-    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Resume a run that was stopped.")] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Resume a run that was stopped, or train it longer by a larger --steps or --episodes."
+        ),
+    ] = None,
     env: Env = None,
     env_options: EnvOptions = None,
     json_: Json = False,
@@ -299,7 +309,7 @@ def _resuming(run: "Run") -> str:
 def _in_words(report: dict) -> str:
     reference = report["reference"]
     lines = [
-        *([] if report["return"] is None else [_return_in_words(report)]),
+        *_returns_in_words(report),
         *([] if reference is None else [f"references        {references_in_words(reference)}"]),
         *([] if report["success"] is None else [f"success           {100 * report['success']:.1f} % of episodes"]),
         *_good_seeds_in_words(report),
@@ -312,11 +322,13 @@ def _in_words(report: dict) -> str:
     return "\n".join(lines)
 
 
-def _return_in_words(report: dict) -> str:
-    returns, seeds = report["return"], "one seed"
-    if returns["ci"] is not None:
-        seeds = f"IQM of {report['seeds']} seeds, {interval_in_words(returns['ci'])}"
-    return f"return            {number(returns['iqm'])}  ({seeds})"
+def _returns_in_words(report: dict) -> list[str]:
+    if report["return"] is None:
+        return []
+    first, *each = returns_in_words(report["return"])
+    other = other_returns_in_words(report["verdict"], report["return"]["deterministic"])
+    lines = [f"return            {first}", *(f"                  {line}" for line in each)]
+    return lines if other is None else [*lines, f"in training       {other}"]
 
 
 def _good_seeds_in_words(report: dict) -> list[str]:

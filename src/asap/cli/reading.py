@@ -5,8 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asap.base.errors import UserError
-from asap.cli.app import Debug, Env, EnvOptions, Json, app, interval_in_words, make_folder, number, tell
+from asap.base.errors import UserError, to_stderr
+from asap.cli.app import (
+    Debug,
+    Env,
+    EnvOptions,
+    Json,
+    app,
+    make_folder,
+    other_returns_in_words,
+    returns_in_words,
+    tell,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,6 +27,14 @@ if TYPE_CHECKING:
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="Run directory, as printed by `asap train`.")]
 OfTheTasks = Annotated[str | None, typer.Option("--task", help="Which of the run's tasks.")]
 TrainedSeed = Annotated[int | None, typer.Option("--seed", help="Which trained seed to show; default: the first.")]
+
+Best = Annotated[
+    bool,
+    typer.Option(
+        "--best",
+        help="Instead of the last checkpoint that of the best evaluation during training, by the mean return over seeds. Such an evaluation has few episodes (run.eval_episodes; of a Gymnasium environment, those of one update), so the last may be better.",
+    ),
+]
 
 TOO_FEW = "too few: the estimate is not to be trusted, and its interval is far too narrow"
 
@@ -29,7 +47,7 @@ def evaluate(
     ] = None,
     task: Annotated[str | None, typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
-    best: Annotated[bool, typer.Option("--best", help="The best checkpoint instead of the last.")] = False,
+    best: Best = False,
     deterministic: Annotated[
         bool | None,
         typer.Option(
@@ -60,20 +78,23 @@ def evaluate(
     if offline is not None and deterministic:
         what = "data tell the worth of a policy as it was learned, which draws its actions"
         raise UserError("--deterministic", what, "--offline too", "leave out one of them")
-    model = _loaded(run, env, env_options, workers=workers, best=best)
+    model = _loaded(run, env, env_options, best, workers=workers)
     if offline is not None:
         estimate_model(model, run, offline, episodes, seed, json_, task)
     else:
         evaluate_model(model, run, episodes, task, seed, deterministic, json_)
 
 
-def _loaded(path: str, env: str | None, env_options: str | None, **how: Any) -> "ASAP":
+def _loaded(path: str, env: str | None, env_options: str | None, best: bool, **how: Any) -> "ASAP":
     """The model in a run directory or a file, for the environment that the user names, if any."""
     from asap.envs.recorded import SaidEnv
     from asap.model.model import ASAP
 
     said = SaidEnv.of(env, env_options)
-    return ASAP.load(path, env=said.env, env_options=said.options, **how)
+    model = ASAP.load(path, env=said.env, env_options=said.options, best=best, **how)
+    if best:
+        to_stderr(f"note: the best checkpoint was saved after {model.num_timesteps:,} steps")
+    return model
 
 
 def evaluate_model(
@@ -93,31 +114,27 @@ def evaluate_model(
 
     chosen = model.tasks.names if task is None else (model.task(task).name,)
     count = model.config.run.final_episodes if episodes is None else episodes
+    is_sure = model.config.run.deterministic if deterministic is None else deterministic
     seeds = [seed + index for index in range(len(model.seeds))]
     with ProgressBar(Config(run=RunConfig(episodes=count * model.tasks.size * len(seeds))), "evaluating") as progress:
-        played = model.play(model.policies, episodes, seeds, deterministic, progress.count)
-    reports = {name: one for name, one in seeds_report(model.tasks, played).items() if name in chosen}
+        played = model.play(model.policies, count, seeds, is_sure, progress.count)
+    every = seeds_report(model.tasks, played, model.seeds, is_sure)
+    reports = {name: one for name, one in every.items() if name in chosen}
+    verdict = None if model.verdict is None else model.verdict.as_dict()
     report = {
         **reports[chosen[0]],
         "task": chosen[0] if len(chosen) == 1 else list(chosen),
         "per_task": reports,
         "episodes": count,
         "seeds": model.config.run.seeds,
+        "env_steps": model.num_timesteps,
+        "verdict": verdict,
         "parameters_sha256": parameter_digest(model.policies),
         "run": str(path),
     }
-    tell(as_json, report, "\n".join(_evaluation_in_words(name, one, count) for name, one in reports.items()))
-
-
-def _of(report: dict, episodes: int) -> str:
-    """What a return is the mean of."""
-    returns = report["return"]
-    seeds, interval = len(returns["all"]), "" if returns["ci"] is None else f", {interval_in_words(returns['ci'])}"
-    return (
-        f"one seed, mean of {episodes:,} {'episode' if episodes == 1 else 'episodes'}"
-        if seeds == 1
-        else f"IQM of {seeds} seeds"
-    ) + interval
+    lines = [line for name, one in reports.items() for line in _evaluation_in_words(name, one)]
+    other = other_returns_in_words(verdict, is_sure) if model.tasks.size == 1 else None
+    tell(as_json, report, "\n".join(lines if other is None else [*lines, f"  from training: {other}"]))
 
 
 def _success_in_words(report: dict) -> str:
@@ -127,15 +144,15 @@ def _success_in_words(report: dict) -> str:
     return f"success {100 * report['success']:.1f} % (95 % interval {low:.1f} to {high:.1f}), "
 
 
-def _evaluation_in_words(name: str, report: dict, episodes: int) -> str:
-    returns, skills = report["return"], report["skills"]
-    lines = [
-        f"{name}: return {number(returns['iqm'])} ({_of(report, episodes)}), {_success_in_words(report)}"
-        f"{report['length']:.1f} steps per episode"
-    ]
-    for i, (usage, duration) in enumerate(zip(skills["usage"], skills["duration"])):
-        lines.append(f"  skill {i}: {100 * usage:.1f} % of the steps, {duration:.1f} steps at a time")
-    return "\n".join(lines)
+def _evaluation_in_words(name: str, report: dict) -> list[str]:
+    first, *each = returns_in_words(report["return"])
+    lines = [f"{name}: return {first}, {_success_in_words(report)}{report['length']:.1f} steps per episode"]
+    lines += [f"  return of {line}" for line in each]
+    for skills in report["skills"]:
+        of_seed = "" if len(report["skills"]) == 1 else f"seed {skills['seed']}, "
+        for i, (usage, duration) in enumerate(zip(skills["usage"], skills["duration"])):
+            lines.append(f"  {of_seed}skill {i}: {100 * usage:.1f} % of the steps, {duration:.1f} steps at a time")
+    return lines
 
 
 def estimate_model(
@@ -192,13 +209,14 @@ def explain(
     run: RunPath,
     task: OfTheTasks = None,
     seed: TrainedSeed = None,
+    best: Best = False,
     env: Env = None,
     env_options: EnvOptions = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
     """Print the learned rules: hyperplanes as inequalities, skills as actions."""
-    explanation = _loaded(run, env, env_options, seed=seed).explanation(task)
+    explanation = _loaded(run, env, env_options, best, seed=seed).explanation(task)
     tell(json_, explanation.as_dict(), explanation.text)
 
 
@@ -207,6 +225,7 @@ def plot(
     run: RunPath,
     task: OfTheTasks = None,
     seed: TrainedSeed = None,
+    best: Best = False,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where to write; default: in the run.")] = None,
     env: Env = None,
     env_options: EnvOptions = None,
@@ -217,13 +236,13 @@ def plot(
     from asap.base.files import saving
     from asap.show.figures.film import FILMED, save_game
 
-    model = _loaded(run, env, env_options, seed=seed)
+    model = _loaded(run, env, env_options, best, seed=seed)
     shown, source = model.task(task), Path(run)
     folder = make_folder(out if out is not None else source if source.is_dir() else source.parent)
-    title = f"{shown.name}, seed {model.seed}"
+    title = f"{shown.name}, seed {model.seed}" + (", best checkpoint" if best else "")
     pictures = {"partition": model.plot(shown.name, title)}
     if source.is_dir():
-        pictures |= _curves(source, model.tasks.names.index(shown.name), shown)
+        pictures |= _curves(source, model, shown)
     written = {}
     for name, figure in pictures.items():
         written[name] = str(folder / f"{name}.png")
@@ -235,7 +254,7 @@ def plot(
     tell(json_, {"pictures": written, "run": run}, "\n".join(written.values()))
 
 
-def _curves(path: Path, column: int, task: "Task") -> dict[str, "Figure"]:
+def _curves(path: Path, model: "ASAP", task: "Task") -> dict[str, "Figure"]:
     """How a run went; a saved model does not know."""
     from asap.base.stats import SeedCurve
     from asap.runs.directory import Run
@@ -245,12 +264,13 @@ def _curves(path: Path, column: int, task: "Task") -> dict[str, "Figure"]:
     curve = Curve.read(Run.open(path))
     if not len(curve.episodes):
         return {}
+    column, looked_at = model.tasks.names.index(task.name), model.seeds.index(model.seed)
     seeds = [
         SeedCurve(*(values[curve.active[:, s] > 0] for values in (curve.episodes[:, s], curve.returns[:, s, column])))
         for s in range(curve.episodes.shape[1])
     ]
-    usage = curve.usage.swapaxes(0, 1)
+    usage = curve.episodes[:, looked_at], curve.usage[:, looked_at]  # Each seed numbers its skills in its own way.
     return {
         "learning": figures.learning_curves(seeds, task.reference, title=f"{task.name}: learning"),
-        "usage": figures.skill_usage(curve.episodes.T, usage, title=f"{task.name}: use of skills"),
+        "usage": figures.skill_usage(*usage, title=f"{task.name}: use of skills, seed {model.seed}"),
     }

@@ -289,7 +289,7 @@ class ASAP:
     def explanation(self, task: str | None = None) -> "Explanation":
         """The same with its numbers."""
         shown = None if task is None else self.task(task)
-        return reading.explanation(self.policy, self.tasks, shown, self._play_to_read, self.verdict)
+        return reading.explanation(self, shown, self._play_to_read)
 
     @property
     def verdict(self) -> Verdict | None:

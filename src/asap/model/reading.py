@@ -2,10 +2,12 @@
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asap.base.errors import UserError
+from asap.base.numbers import play_in_words
 from asap.base.spec import Task, TaskSet
 from asap.envs.gymnasium.make import EnvNotMade
 from asap.experience.protocol import Evaluation
@@ -25,14 +27,13 @@ Play = Callable[
 ]  # Policies on the same few episodes of all tasks, by chance or not.
 
 
-def explanation(
-    policy: ASAPPolicy, tasks: TaskSet, shown: Task | None, play: Play, outcome: Verdict | None
-) -> "Explanation":
+def explanation(model: "ASAP", shown: Task | None, play: Play) -> "Explanation":
     """The rules for all tasks, or for one that is to be shown alone; and what the end of the training says of them."""
     from asap.show.words.explain import explain, explain_played
 
-    index = None if shown is None else tasks.names.index(shown.name)
-    tasks = tasks if shown is None else TaskSet((shown,), (1.0,))
+    policy, outcome, count = model.policy, model.verdict, len(model.seeds)
+    index = None if shown is None else model.tasks.names.index(shown.name)
+    tasks = model.tasks if shown is None else TaskSet((shown,), (1.0,))
 
     def play_shown(policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
         played = play(policies, deterministic)
@@ -43,6 +44,9 @@ def explanation(
     except EnvNotMade as error:
         _tell(error)
         explained = explain(policy, tasks)
+    if count > 1:
+        line = f"seed {model.seed} of {count}: each seed numbers its skills in its own way"
+        explained = replace(explained, text=f"{line}\n\n{explained.text}")
     return explained if outcome is None else explained.judged(outcome.as_dict(), outcome.notes())
 
 
@@ -75,19 +79,20 @@ def plot(policy: ASAPPolicy, tasks: TaskSet, shown: Task, title: str, play: Play
 
 
 def brief(model: "ASAP") -> str:
-    """On one line, from what is known: nothing is played. The return is the last of the learning curve."""
+    """On one line, from what is known: nothing is played. The return is that of the evaluation at the end of the training,
+    and else of the end of the learning curve."""
     try:
-        names, policy, result = list(model.tasks.names), model.policy, model.result
+        names, policy = list(model.tasks.names), model.policy
         parts = [
             f"task={(names[0] if len(names) == 1 else names)!r}",
             f"hyperplanes={policy.partition.num_planes}",
             f"skills={policy.num_skills} ({model.config.policy.skills})",
             f"steps={model.num_timesteps:,}",
         ]
-        # A policy that was put in place of the learned one has not played.
-        if result is not None and result.parameters_sha256 == parameter_digest(model.policies):
-            last = result.curve.returns[-1, model.seeds.index(model.seed)] @ model.tasks.shares
-            parts += [f"return={last:.1f}" if abs(last) >= 10 else f"return={last:.3f}"]
+        known = model.verdict and (model.verdict.evaluated or model.verdict.trained)
+        if known is not None:
+            mean, how = known.returns[model.seeds.index(model.seed)], play_in_words(known.episodes, known.deterministic)
+            parts += [f"return={mean:.1f} ({how})" if abs(mean) >= 10 else f"return={mean:.3f} ({how})"]
         return f"ASAP({', '.join(parts)})"
     except Exception:  # Of a model that is half made, or was given parts that do not fit.
         return object.__repr__(model)

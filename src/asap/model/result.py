@@ -1,5 +1,6 @@
 """What a training or an evaluation came to, in plain numbers: what `evaluate`, `asap train` and `asap eval` tell."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +31,12 @@ class Result:
     parameters_sha256: str
     ess: list[float] | None  # Of the last chunk, where logged data were learned from.
     verdict: Verdict | None  # None if stopped before.
+    nothing_left: str | None = None  # Why a run that was resumed had nothing more to learn.
 
     def notes(self) -> list[str]:
         """What a user should know about the outcome, a sentence each."""
-        return [*self._without_update(), *([] if self.verdict is None else self.verdict.notes())]
+        already = [] if self.nothing_left is None else [self.nothing_left]
+        return [*already, *self._without_update(), *([] if self.verdict is None else self.verdict.notes())]
 
     def _without_update(self) -> list[str]:
         """Of seeds whose budget ended before their first update."""
@@ -42,8 +45,8 @@ class Result:
             return []
         unit, budget = ("episodes", run.episodes) if run.steps is None else ("steps", run.steps)
         which = "" if run.seeds == 1 else f" in {count} of {run.seeds} seeds"
-        spent = f"the search for a start used up the budget of {budget:,} {unit}"
-        return [f"no update was made{which}: {spent}; give more {unit}"]
+        spent = f"the search for a start used up the budget of {budget:,}"
+        return [f"no update was made{which}: give it more {unit} ({spent})"]
 
     def summary(self, path: str) -> dict:
         """The JSON object of `asap train`. Of a run that was stopped, the numbers of the final evaluation are null."""
@@ -85,7 +88,14 @@ class Result:
         is_near = None if None in thresholds else (per_seed >= np.asarray(thresholds)).all(-1)
         return {
             "near_optimal_seeds": None if is_near is None else int(is_near.sum()),
-            "return": {"iqm": stats.iqm(returns), "ci": interval, "all": returns.tolist()},
+            "return": {
+                "iqm": stats.iqm(returns),
+                "ci": interval,
+                "all": returns.tolist(),
+                "seeds": list(range(self.config.run.seed, self.config.run.seed + len(returns))),
+                "episodes": self.evaluation.returns.shape[-1],
+                "deterministic": self.config.run.deterministic,
+            },
             "success": None if np.isnan(success).any() else float(success.mean(0) @ self.tasks.shares),
             "per_task": {
                 name: {"return": per_seed[:, m].tolist(), "success": _known(success[:, m])}
@@ -148,26 +158,37 @@ def _on_task(played: Evaluation, m: int) -> dict[str, Any]:
     }
 
 
-def seeds_report(tasks: TaskSet, played: Evaluation) -> dict[str, dict[str, Any]]:
+def seeds_report(
+    tasks: TaskSet, played: Evaluation, seeds: Sequence[int], deterministic: bool
+) -> dict[str, dict[str, Any]]:
     """Of all policies, one per seed, task by task: what `asap eval` prints.
 
-    The return's interval is over seeds; of one seed, over its episodes, which tells how well that policy is known.
+    The return's interval is over seeds; of one seed, over its episodes, which tells how well that policy is known. The
+    use of skills is told seed by seed: each seed numbers its skills in its own way.
     """
     reports = {}
     for m, name in enumerate(tasks.names):
         per_seed = known_mean(played.returns[:, m])
-        steps, starts = played.skill_steps[:, m].sum(0), played.skill_starts[:, m].sum(0)
+        steps, starts = played.skill_steps[:, m], played.skill_starts[:, m]
+        usage, durations = steps / np.maximum(steps.sum(-1, keepdims=True), 1), steps / np.maximum(starts, 1)
         success = played.success[:, m]
         known = not np.isnan(success).any()
         reports[name] = {
-            "return": {"iqm": stats.iqm(per_seed), **_interval(played.returns[:, m]), "all": per_seed.tolist()},
+            "return": {
+                "iqm": stats.iqm(per_seed),
+                **_interval(played.returns[:, m]),
+                "all": per_seed.tolist(),
+                "seeds": list(seeds),
+                "episodes": played.returns.shape[-1],
+                "deterministic": deterministic,
+            },
             "success": float(success.mean()) if known else None,
             "success_ci": list(stats.success_interval(success)) if known else None,
             "length": float(known_mean(played.lengths[:, m], (0, 1))),
-            "skills": {
-                "usage": (steps / max(steps.sum(), 1)).tolist(),
-                "duration": (steps / np.maximum(starts, 1)).tolist(),
-            },
+            "skills": [
+                {"seed": seed, "usage": usage[index].tolist(), "duration": durations[index].tolist()}
+                for index, seed in enumerate(seeds)
+            ],
         }
     return reports
 

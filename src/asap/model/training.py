@@ -71,10 +71,12 @@ def train(
             loop.record_start(states)
         else:
             states = restored(loop.template(blank_start(config, training.tasks)), saved)
+        before = np.asarray(states.iteration)
         states, finished = loop.run(states, stop)
         evaluation = _evaluated(training, experience, states) if evaluates and not stop.requested else None
         seconds, curve = time.monotonic() - began, Curve.read(record)
         verdict = _judged(training, experience, states, curve, evaluation, stop) if finished else None
+    made_none = np.array_equal(before, states.iteration)
     ess = [event["ess"] for event in record.events() if "ess" in event]
     return states, Result(
         config=config,
@@ -89,7 +91,24 @@ def train(
         parameters_sha256=parameter_digest(states.outcome),
         ess=ess[-1] if ess else None,
         verdict=verdict,
+        nothing_left=_nothing_left(config, states) if saved is not None and finished and made_none else None,
     )
+
+
+def _nothing_left(config: Config, states: TrainState) -> str:
+    """Why a run that is resumed makes no update."""
+    episodes, steps = states.totals.episodes.sum(-1).max(), states.env_steps.max()
+    option, spent = (
+        ("--episodes", f"{episodes:,} episodes") if config.run.steps is None else ("--steps", f"{steps:,} steps")
+    )
+    if _out_of_budget(config, states).any():
+        return f"already trained for {spent}; give a larger {option}"
+    return f"already trained for {spent}, until it converged"
+
+
+def _out_of_budget(config: Config, states: TrainState) -> np.ndarray:
+    """Of each seed."""
+    return (np.asarray(Budget.of(config).left(states.totals, states.env_steps)) == 0).any(0)
 
 
 def _evaluated(training: Training, experience: Experience, states: TrainState) -> Evaluation | None:
@@ -123,8 +142,8 @@ def _judged(
             training.notice(f"random play was left out: {error}")
     if stop.requested is not None:
         return None
-    left = np.asarray(Budget.of(config).left(states.totals, states.env_steps))
-    return verdict_of(training.tasks, curve, evaluation, at_random, (left == 0).any(0))
+    is_out, deterministic = _out_of_budget(config, states), config.run.deterministic
+    return verdict_of(training.tasks, curve, evaluation, deterministic, at_random, is_out)
 
 
 def train_run(

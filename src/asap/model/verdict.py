@@ -1,6 +1,6 @@
-"""How a training came out: whether it is better than random play, and whether it was still improving at its end.
+"""How a training came out: its return, whether that is better than random play, and whether it was still improving.
 
-Both are told from numbers that a run records, so that who reads the run later need not play.
+All are told from numbers that a run records, so that who reads the run later need not play.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from asap.base.arrays import member, stack
 from asap.base.episodes import RANDOM
 from asap.base.errors import Interrupted
-from asap.base.numbers import number
+from asap.base.numbers import counted, number
 from asap.base.spec import TaskSet
 from asap.base.stats import mean_difference_interval
 from asap.config.schema import Config
@@ -25,9 +25,32 @@ from asap.runs.events import Curve
 from asap.runs.signals import StopRequest
 
 RANDOM_EPISODES, RANDOM_SECONDS = 20, 10.0  # At most.
-RANDOM_SHARE = 0.02  # Of the budget, at most; one episode is played in any case.
+RANDOM_SHARE, FEWEST_RANDOM = 0.02, 2  # Of the budget, at most; so many are played in any case, to know their spread.
+CURVE_DIGITS, SAME = 3, 1e-6  # Of the returns in a learning curve; relative error of a sum in single precision.
 LAST = 5  # The last one in so many entries of the curve is held against as many before.
 LEAST_ENTRIES = 3  # On both sides: fewer do not tell what is noise.
+
+
+class SeedReturns(NamedTuple):
+    """Mean return of each seed, and how it was played."""
+
+    returns: tuple[float, ...]
+    episodes: int | None  # Of each seed and task; None: those of the last fifth of the learning curve.
+    deterministic: bool  # By the most probable skill and action.
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"return": list(self.returns), "episodes": self.episodes, "deterministic": self.deterministic}
+
+    @classmethod
+    def read(cls, told: object, num_seeds: int) -> "SeedReturns | None":
+        """As `as_dict` gave it; None for anything else, which a file may hold."""
+        if not isinstance(told, dict):
+            return None
+        returns, episodes, deterministic = (told.get(key) for key in ("return", "episodes", "deterministic"))
+        are_known = isinstance(returns, list) and len(returns) == num_seeds and all(map(_is_finite, returns))
+        if not (are_known and (episodes is None or _is_count(episodes)) and isinstance(deterministic, bool)):
+            return None
+        return cls(tuple(returns), episodes, deterministic)
 
 
 class Verdict(NamedTuple):
@@ -39,15 +62,15 @@ class Verdict(NamedTuple):
     no_better: bool | None  # Than random play, beyond chance; None where nobody knows.
     improving: int  # So many seeds were still improving.
     seeds: int
+    evaluated: SeedReturns | None = None  # At the end.
+    trained: SeedReturns | None = None  # In the last fifth of the learning curve.
 
     def notes(self) -> list[str]:
         """What a user should know, a sentence each."""
         found = []
         if self.no_better:
-            played = f"{self.random_episodes} episode{'' if self.random_episodes == 1 else 's'}"
-            found.append(
-                f"no better than random play ({_shown(self.final)}; random play has {_shown(self.random)}, {played})"
-            )
+            played = f"{_shown(self.random)}, {counted(self.random_episodes, 'episode')}"
+            found.append(f"no better than random play ({_shown(self.final)}; random play has {played})")
         if self.improving:
             which = "" if self.seeds == 1 else f" ({self.improving} of {self.seeds} seeds)"
             found.append(f"still improving: give it more steps{which}")
@@ -61,6 +84,8 @@ class Verdict(NamedTuple):
             "no_better_than_random": self.no_better,
             "still_improving": self.improving,
             "seeds": self.seeds,
+            "evaluated": None if self.evaluated is None else self.evaluated.as_dict(),
+            "trained": None if self.trained is None else self.trained.as_dict(),
         }
 
     @classmethod
@@ -69,15 +94,24 @@ class Verdict(NamedTuple):
         if not isinstance(told, dict) or not told.keys() >= dict.fromkeys(_KEYS).keys():
             return None
         final, random, episodes, no_better, improving, seeds = (told[key] for key in _KEYS)
-        counted = all(type(count) is int and 0 <= count < 2**53 for count in (episodes, improving, seeds))
-        known = all(mean is None or (type(mean) is float and math.isfinite(mean)) for mean in (final, random))
+        are_counts = all(map(_is_count, (episodes, improving, seeds)))
+        known = all(mean is None or _is_finite(mean) for mean in (final, random))
         is_whole = not no_better or None not in (final, random)
-        if not (counted and known and is_whole and no_better in (None, True, False)):
+        if not (are_counts and known and is_whole and no_better in (None, True, False)):
             return None
-        return cls(final, random, episodes, no_better, improving, seeds)
+        returns = (SeedReturns.read(told.get(key), seeds) for key in ("evaluated", "trained"))
+        return cls(final, random, episodes, no_better, improving, seeds, *returns)
 
 
 _KEYS = ("return", "random_return", "random_episodes", "no_better_than_random", "still_improving", "seeds")
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**53
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) is float and math.isfinite(value)
 
 
 def _shown(mean: float) -> str:
@@ -100,7 +134,7 @@ def random_play(
     found, steps = [], 0.0
     with contextlib.suppress(Interrupted), stop.within(RANDOM_SECONDS):
         for round_ in range(max(1, RANDOM_EPISODES // (len(seeds) * size))):
-            if round_ and steps * (round_ + 1) / round_ > most:
+            if len(found) >= FEWEST_RANDOM and steps * (round_ + 1) / round_ > most:
                 break
             played = experience.evaluate(players, EpisodeIds(seeds, RANDOM, round_), size, deterministic=False)
             found += np.einsum("m,pmn->np", tasks.shares, played.returns).ravel().tolist()
@@ -112,15 +146,17 @@ def verdict_of(
     tasks: TaskSet,
     curve: Curve,
     evaluation: Evaluation | None,
+    deterministic: bool,
     at_random: Float[np.ndarray, "n"],
     out_of_budget: Bool[np.ndarray, "seeds"],
 ) -> Verdict:
     """More steps are of no use to a seed that has converged, or that is as good as its task asks for."""
     curves = [curve_of(curve, seed, tasks.shares) for seed in range(len(out_of_budget))]
+    ends = [returns[-max(1, len(returns) // LAST) :] for returns in curves]
     if evaluation is not None:
         finals = list(np.einsum("m,smn->sn", tasks.shares, evaluation.returns))
     else:
-        finals = [returns[-max(1, len(returns) // LAST) :] for returns in curves]
+        finals, at_random = ends, np.round(at_random, CURVE_DIGITS)
     every = np.concatenate(finals)
     thresholds = [task.threshold for task in tasks.tasks]
     enough = math.inf if None in thresholds else float(tasks.shares @ np.asarray(thresholds, float))
@@ -135,7 +171,15 @@ def verdict_of(
         no_better=is_no_better(every, at_random),
         improving=sum(improving),
         seeds=len(curves),
+        evaluated=None if evaluation is None else _seed_returns(finals, evaluation.returns.shape[-1], deterministic),
+        trained=_seed_returns(ends, None, False),
     )
+
+
+def _seed_returns(found: list[Float[np.ndarray, "n"]], episodes: int | None, deterministic: bool) -> SeedReturns | None:
+    """None where a seed has none, or one that is not finite."""
+    means = tuple(float(np.mean(returns)) if len(returns) else math.nan for returns in found)
+    return SeedReturns(means, episodes, deterministic) if np.isfinite(means).all() else None
 
 
 def curve_of(curve: Curve, seed: int, shares: Float[np.ndarray, "M"]) -> Float[np.ndarray, "n"]:
@@ -153,7 +197,7 @@ def is_no_better(final: Float[np.ndarray, "n"], at_random: Float[np.ndarray, "m"
     if not len(final) or not len(at_random):
         return None
     low, high = mean_difference_interval(final, at_random)
-    return bool(low <= 0) if math.isfinite(low) and math.isfinite(high) else None
+    return bool(low <= SAME * abs(float(np.mean(at_random)))) if math.isfinite(low) and math.isfinite(high) else None
 
 
 def is_improving(returns: Float[np.ndarray, "n"]) -> bool:

@@ -27,7 +27,7 @@ class Summary(NamedTuple):
 
 
 def learning_curves(curves: Sequence[SeedCurve], reference: Reference | None = None, title: str = "") -> Figure:
-    """Return by completed episodes.
+    """Return by completed episodes, from the first; those of the search for a start, before any update, are shaded.
 
     Returns climb from hundreds below zero and are told apart only near the top, so there are two panels over the same
     episodes: all of it below, the part that matters enlarged above. Where no seed got that far there is only one.
@@ -49,7 +49,12 @@ def learning_curves(curves: Sequence[SeedCurve], reference: Reference | None = N
     panels[-1].set(xlabel="episodes", ylabel="return")
     panels[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     figure.align_ylabels()
-    panels[0].set_title(_caption(len(curves)), loc="left", fontsize=9, color=MUTED)
+    searched = int(min(np.min(curve.episodes) for curve in curves))
+    for axes in panels:
+        axes.set_xlim(left=0)
+        if searched:
+            axes.axvspan(0, searched, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
+    panels[0].set_title(_caption(len(curves), searched), loc="left", fontsize=9, color=MUTED)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, parse_math=False)
     return figure
 
@@ -111,10 +116,12 @@ def _draw_references(axes: Axes, labels: list[Label]) -> None:
     label_right(axes, labels, gap=0.14)
 
 
-def _caption(num_seeds: int) -> str:
-    if num_seeds == 1:
-        return "one seed"
-    return f"thin: each of {num_seeds} seeds; thick: interquartile mean; shaded: its 95 % bootstrap interval"
+def _caption(num_seeds: int, searched: int) -> str:
+    """`searched` is the least of the episodes that the search for a start took."""
+    seeds = "one seed"
+    if num_seeds > 1:
+        seeds = f"thin: each of {num_seeds} seeds; thick: interquartile mean; shaded: its 95 % bootstrap interval"
+    return f"{seeds}\ngrey: search for a start ({searched:,} episodes)" if searched else seeds
 
 
 EVER_USED = 0.01

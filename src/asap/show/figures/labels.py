@@ -108,3 +108,14 @@ def on_scale(axis: Axis, labels: Sequence[Label]) -> list[Label]:
     first, last = scale([low, high])
     shares = [(scale([label.at])[0] - first) / (last - first) for label in labels]
     return [label._replace(at=low + share * (high - low)) for label, share in zip(labels, shares)]
+
+
+MOST_OTHERS = 4
+
+
+def others_in_words(names: Sequence[str], observations: np.ndarray, drawn: tuple[int, int]) -> str:
+    """A second line of a caption: where the inputs without an axis are. They go with the axes, around their means."""
+    means = observations.mean(0, dtype=float)
+    others = [f"{name} {number(means[j])}" for j, name in enumerate(names) if j not in drawn]
+    shown = [*others[:MOST_OTHERS], *([f"{len(others) - MOST_OTHERS} more"] if len(others) > MOST_OTHERS else [])]
+    return f"\nother inputs as is usual there; their means: {', '.join(shown)}" if others else ""

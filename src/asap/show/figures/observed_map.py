@@ -24,7 +24,7 @@ from asap.policy.regions import (
     require_one_seed,
     usual_states,
 )
-from asap.show.figures.labels import Label, label_right, label_top, tag_skills
+from asap.show.figures.labels import Label, label_right, label_top, others_in_words, tag_skills
 from asap.show.figures.palette import (
     GLOW,
     INK,
@@ -161,13 +161,13 @@ def _draw_planes(panels: list[Axes], policy: ASAPPolicy, task: Task, visited: Re
         if is_set:
             tag_skills(axes, x, y, regions.rulers.reshape(ROWS, COLUMNS))
             scale.draw_bar(axes, f"mean {task.spec.action_names[a]}")
-    where = ", where other inputs are as is usual there" if len(names) > 2 else ""
+    others = others_in_words(names, visited.observations, (across, up))
     if policy.num_skills == 1:
         one = "one skill everywhere; dots: visited states"
-        return f"{one}; colour: its mean action{where}" if is_set else one
+        return f"{one}; colour: its mean action{others}" if is_set else one
     if is_set:
-        return f"colour: mean action of the likeliest skill{where}; dots: visited states; dashed: boundaries"
-    return f"likeliest skill: dots for visited states, pale for all others{where}; dashed: boundaries"
+        return f"colour: mean action of the likeliest skill; dots: visited states; dashed: boundaries{others}"
+    return f"likeliest skill: dots for visited states, pale for all others; dashed: boundaries{others}"
 
 
 def _controls(policy: ASAPPolicy, task: Task, regions: Regions) -> Float[np.ndarray, "N A"]:
@@ -257,8 +257,9 @@ def _draw_legend(figure: Figure, entries: list[Patch], words: str) -> None:
     width = int(13.75 * figure.get_figwidth())  # Characters.
     for entry in entries:
         entry.set_label(textwrap.fill(entry.get_label(), width - 12))
+    title = "\n".join(textwrap.fill(line, width) for line in words.splitlines())
     style = {"alignment": "left", "fontsize": 9, "frameon": False}
-    legend = figure.legend(handles=entries, loc="outside lower left", title=textwrap.fill(words, width), **style)
+    legend = figure.legend(handles=entries, loc="outside lower left", title=title, **style)
     legend.get_title().set(fontsize=9, color=MUTED)
 
 
