@@ -39,7 +39,7 @@ ROWS = (
         "np.random.Philox(self._words(_DRAWN))",
         "np.random.Philox(self._words(_CHOICES))",
         "Which task an episode plays and the policy's first draw in it are the same random number.",
-        ("test_foreign_batches.py",),
+        ("test_hosted_batches.py",),
     ),
     (
         "config-line-after-list",
@@ -111,7 +111,7 @@ ROWS = (
         "offset**2 * first.count * share",
         "offset**2 * share",
         "The deviation of observations that drift during training is too small: they are scaled up without need.",
-        ("test_foreign_policy.py",),
+        ("test_hosted_policy.py",),
     ),
     (
         "policy-mixture-sharpness",
@@ -159,7 +159,7 @@ ROWS = (
         "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.env_retries)",
         "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale)",
         "--env-retries is ignored.",
-        ("test_border.py",),
+        ("test_checked_env.py",),
     ),
     (
         "soccer-capture-later",
@@ -215,7 +215,7 @@ ROWS = (
         "return [range(start, start + count) for start, count in pairs]",
         "return [range(count) for start, count in pairs]",
         "MultiDiscrete actions that do not start at 0 reach the environment as others.",
-        ("test_border.py",),
+        ("test_checked_env.py",),
     ),
     (
         "gym-multidiscrete-start",
@@ -223,7 +223,7 @@ ROWS = (
         "places = array.ravel() - starts",
         "places = array.ravel()",
         "Observations of a MultiDiscrete space that does not start at 0 are refused or land at another's place.",
-        ("test_border.py", "test_foreign_policy.py"),
+        ("test_checked_env.py", "test_hosted_policy.py"),
     ),
     (
         "gym-described-stays-open",
@@ -231,7 +231,7 @@ ROWS = (
         "        finally:\n            isolated.close(env)",
         "        finally:\n            pass",
         "The environment that is made to look at its spaces is never closed: its window or simulator stays.",
-        ("test_border.py", "test_bad_environments.py"),
+        ("test_checked_env.py", "test_bad_environments.py"),
     ),
     (
         "gym-lent-is-closed",
@@ -239,7 +239,7 @@ ROWS = (
         "return Kept(self.env)",
         "return self.env",
         "A user's own environment is closed by learning, evaluating or explaining.",
-        ("test_border.py", "test_model.py"),
+        ("test_checked_env.py", "test_model.py"),
     ),
     (
         "gym-saved-start-of-actions",
@@ -247,7 +247,7 @@ ROWS = (
         '"start": int(space.start)}',
         '"start": 0}',
         "A saved model of an environment whose actions are numbered from 1 plays other actions once loaded.",
-        ("test_border.py",),
+        ("test_checked_env.py",),
     ),
     (
         "data-sums-over-chunks",
@@ -279,7 +279,7 @@ ROWS = (
         "discount ** np.arange(episode.length)",
         "discount ** np.arange(1, episode.length + 1)",
         "Discounted returns of Gymnasium environments are too small by one factor of gamma.",
-        ("test_foreign_batches.py", "test_hosted_learners.py"),
+        ("test_hosted_batches.py", "test_hosted_learners.py"),
     ),
     (
         "experience-first-skill-starts",
@@ -287,7 +287,7 @@ ROWS = (
         "np.diff(episode.skills, prepend=NO_SKILL)",
         "np.diff(episode.skills, prepend=0)",
         "Skill 0 seems to last longer than it does: its start at the beginning of an episode is not counted.",
-        ("test_foreign_batches.py", "test_hosted_learners.py"),
+        ("test_hosted_batches.py", "test_hosted_learners.py"),
     ),
     (
         "experience-stopped-seed",
@@ -295,7 +295,7 @@ ROWS = (
         "self._recent = [batch or before for batch, before in zip(batches, self._recent)]",
         "self._recent = batches",
         "The learning curve of a seed that has stopped becomes unknown as long as others go on.",
-        ("test_foreign_batches.py",),
+        ("test_hosted_batches.py",),
     ),
     (
         "experience-order-of-passes",

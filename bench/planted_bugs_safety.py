@@ -92,8 +92,8 @@ ROWS = (
     (
         "runs-config-before-look",
         "runs/checkpoints.py",
-        "if key in told and told[key] != now[key] and (names_say_all or",
-        "if key in told and told[key] == now[key] and False and (names_say_all or",
+        "if key in kept and kept[key] != now[key] and (names_say_all or",
+        "if key in kept and kept[key] == now[key] and False and (names_say_all or",
         "A config that was edited by hand is taken over old checkpoints.",
         ("test_bad_inputs.py",),
     ),

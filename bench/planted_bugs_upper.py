@@ -31,7 +31,7 @@ ROWS = (
         "return moments_of(steps.observation, steps.counts)",
         "return moments_of(steps.observation)",
         "The zeros that a batch is filled up with count as observations: their scaling is wrong.",
-        ("test_foreign_batches.py",),
+        ("test_hosted_batches.py",),
     ),
     (
         "learn-fisher-of-padding",
@@ -63,7 +63,7 @@ ROWS = (
         "np.where(starts.reshape(shape), np.int32(NO_SKILL), skills)",
         "np.where(starts.reshape(shape), skills, np.int32(NO_SKILL))",
         "predict forgets the skill inside an episode and carries it into the next.",
-        ("test_model.py", "test_foreign_policy.py"),
+        ("test_model.py", "test_hosted_policy.py"),
     ),
     (
         "model-saved-seed",
@@ -87,11 +87,11 @@ ROWS = (
         "return eqx.tree_at(_scaling, with_parameters(drawn, taken[0]), taken[1])",
         "return with_parameters(drawn, taken[0])",
         "A model that goes on from a given policy sees observations unscaled: what was learned is lost.",
-        ("test_goes_on.py", "test_transfer.py", "test_foreign_policy.py"),
+        ("test_goes_on.py", "test_transfer.py", "test_hosted_policy.py"),
     ),
     (
         "distill-units-of-teacher",
-        "distill/lessons.py",
+        "distill/demonstrations.py",
         "units.ours(np.clip(given.astype(float).ravel(), units.low, units.high))",
         "np.clip(given.astype(float).ravel(), units.low, units.high)",
         "Rules of a teacher whose controls do not range from -1 to 1 set other numbers than it does.",
@@ -119,7 +119,7 @@ ROWS = (
         '["--seed", str(episode.reset_seed)]',
         '["--seed", str(episode.seed)]',
         "The command that should show a failure again plays another episode.",
-        ("test_border.py",),
+        ("test_checked_env.py",),
     ),
     (
         "workers-nobody-left",
@@ -167,7 +167,7 @@ ROWS = (
         "np.argsort(percents - 100 * shares, kind=",
         "np.argsort(100 * shares - percents, kind=",
         "Printed chances of actions are rounded the wrong way: 33.9 % becomes 33 and 33.1 % becomes 34.",
-        ("test_explain_foreign.py", "test_explain.py"),
+        ("test_explain_hosted.py", "test_explain.py"),
     ),
     (
         "words-units-of-controls",

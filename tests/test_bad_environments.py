@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 from command_line import asap
-from foreign_envs import Walk
+from own_envs import Walk
 
 from asap.runs.directory import Run
 
@@ -94,7 +94,7 @@ def errors(text: str) -> list[str]:
         (["CartPole-v1", "--features", "network", "--set", "policy.hidden=[]"], 2, ["policy.hidden"]),
         (["CartPole-v1", "--set", "env.options=[1]"], 2, ["env.options: must be a JSON object"]),
         (["CartPole-v1", "--set", 'env.options={"gravitas": 1}'], 2, ["gravitas"]),
-        (["foreign_envs:nothing"], 2, ["foreign_envs", "nothing"]),
+        (["own_envs:nothing"], 2, ["own_envs", "nothing"]),
         (["CartPole-v1", "--set", "run.source=runs/other"], 2, ["run.source: no such run (got runs/other)"]),
         (["CartPole-v1", "--step-timeout", "0"], 2, ["env.step_timeout"]),
         (["CartPole-v1", "--reward-scale", "nan"], 2, ["env.reward_scale"]),

@@ -197,10 +197,10 @@ CASES = [
         for names in (
             ("two-rooms", "CartPole-v1"),
             ("CartPole-v1", "Acrobot-v1"),
-            ("two-rooms", "foreign_envs:walk"),
-            ("foreign_envs:walk", "two-rooms"),
+            ("two-rooms", "own_envs:walk"),
+            ("own_envs:walk", "two-rooms"),
             ("CartPole-v1:2",),
-            ("foreign_envs:walk:0.5",),
+            ("own_envs:walk:0.5",),
         )
     ),
     ("a script as a task", ["train", "./my.py"], "env", "my:FUNCTION"),

@@ -20,26 +20,24 @@ def not_deterministic(name: str, seeds=(3, 4, 5)) -> str | None:
     return determinism.check(lambda: CheckedEnv(EnvSource(name), EnvLimits()), seeds)
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "foreign_envs:Walk", "foreign_envs:OneBuffer"])
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "own_envs:Walk", "own_envs:OneBuffer"])
 def test_environments_that_depend_on_their_seeds_alone(name):
     assert not_deterministic(name) is None
 
 
-@pytest.mark.parametrize("name", ["foreign_envs:Unseeded", "foreign_envs:Flickering"])
+@pytest.mark.parametrize("name", ["own_envs:Unseeded", "own_envs:Flickering"])
 def test_an_environment_that_nobody_seeds(name):  # 31
     sentence = "episode 0 gave two different digests for the same seed (3): the environment is not deterministic"
     assert not_deterministic(name) == sentence
 
 
 def test_an_environment_that_carries_state_into_the_next_episode():  # 32
-    assert not_deterministic("foreign_envs:Leaking").endswith(
-        "(3): state of the environment leaks into the next episode"
-    )
+    assert not_deterministic("own_envs:Leaking").endswith("(3): state of the environment leaks into the next episode")
 
 
 def test_trouble_while_determinism_is_checked():
     with pytest.raises(RunError, match=r"env.reset: obs\[0\] is nan at an episode step 0 \(seed 3\)"):
-        not_deterministic("foreign_envs:NanAtReset")
+        not_deterministic("own_envs:NanAtReset")
 
 
 def checked(capsys, name: str, options=None, seed: int = 0, replay=None, rules: EnvLimits = EnvLimits()) -> dict:
@@ -69,17 +67,17 @@ def test_the_report_of_a_check(capsys):
         ("CartPole-v1", "pole angular velocity  -inf to inf "),
         ("Pendulum-v1", "controls: torque (Box(-2.0, 2.0, (1,), float32))"),
         ("Taxi-v4", "and 480 more"),
-        ("foreign_envs:Tanks", "\n  arm.joint    -1 to 1  0\n"),
+        ("own_envs:Tanks", "\n  arm.joint    -1 to 1  0\n"),
         (
-            "foreign_envs:Tanks",
+            "own_envs:Tanks",
             "actions: drain + closed, drain + open, hold + closed, hold + open, fill + closed, fill",
         ),
         (
-            "foreign_envs:normalized",
+            "own_envs:normalized",
             "  warning: NormalizeObservation: its numbers drift while it runs, so rules over them",
         ),
-        ("foreign_envs:Endless", "warning: an episode that did not end by itself was cut after 1000 steps"),
-        ("foreign_envs:Leaking", "deterministic: no: episode 0 gave two different digests"),
+        ("own_envs:Endless", "warning: an episode that did not end by itself was cut after 1000 steps"),
+        ("own_envs:Leaking", "deterministic: no: episode 0 gave two different digests"),
     ],
 )
 def test_the_report_in_words(name, must_contain, capsys):
@@ -90,22 +88,22 @@ def test_the_report_in_words(name, must_contain, capsys):
 def test_an_error_names_the_seed_with_which_it_is_seen_again(capsys):
     options = {"mode": "nan_obs"}
     with pytest.raises(RunError, match=r"obs\[1\] is nan at episode 0 step 7 \(seed 11\); reproduce it with --seed 11"):
-        checked(capsys, "foreign_envs:spoiled", options, seed=11)
+        checked(capsys, "own_envs:spoiled", options, seed=11)
     with pytest.raises(UserError, match="--episodes"):
         check_env("CartPole-v1", {}, 0, 0, None, True)
 
 
 def failed_episode(source: EnvSource, rules: EnvLimits, action) -> Failed:
-    border = CheckedEnv(source, rules)
+    checked = CheckedEnv(source, rules)
     with pytest.raises(EnvError) as caught:
-        border.reset(EPISODE)
+        checked.reset(EPISODE)
         while True:
-            border.step(action)
+            checked.step(action)
     return Failed(EPISODE, **caught.value.report())
 
 
 def test_a_recorded_failure_is_seen_again(tmp_path, capsys):
-    source, rules = EnvSource("foreign_envs:spoiled", {"mode": "outside_obs"}), EnvLimits(strict_obs=True)
+    source, rules = EnvSource("own_envs:spoiled", {"mode": "outside_obs"}), EnvLimits(strict_obs=True)
     path = str(tmp_path / "failure.json")
     Recording.of(source, failed_episode(source, rules, 1), rules).save(path)
     with pytest.raises(RunError, match=rf"obs\[2\] is 1000, .* step 7 \(seed {EPISODE.reset_seed}\); as recorded"):
@@ -116,7 +114,7 @@ def test_a_recorded_failure_is_seen_again(tmp_path, capsys):
     Recording.load(path)._replace(rules=EnvLimits()._asdict()).save(path)
     report = checked(capsys, source.name, replay=path)
     assert (report["again"], report["steps"]) == (False, 7)
-    with pytest.raises(UserError, match="recorded in 'foreign_envs:spoiled'"):
+    with pytest.raises(UserError, match="recorded in 'own_envs:spoiled'"):
         check_env("CartPole-v1", {}, 1, 0, path, True)
     for action in (2, -1, 1.0, [1], "1", None):
         Recording.load(path)._replace(actions=[action]).save(path)
@@ -125,7 +123,7 @@ def test_a_recorded_failure_is_seen_again(tmp_path, capsys):
 
 
 def test_the_recorded_seed_is_played(tmp_path):
-    source, path = EnvSource("foreign_envs:Picky", {"seed": EPISODE.reset_seed}), str(tmp_path / "failure.json")
+    source, path = EnvSource("own_envs:Picky", {"seed": EPISODE.reset_seed}), str(tmp_path / "failure.json")
     Recording.of(source, failed_episode(source, EnvLimits(), 1)).save(path)
     with pytest.raises(RunError, match="step must return .* as recorded"):
         check_env(source.name, {}, 1, 0, path, True)

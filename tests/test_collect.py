@@ -100,7 +100,7 @@ def test_a_stopped_collection_leaves_the_old_file(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def walks(tmp_path_factory):
     """70 episodes of random play, which are two rounds: 12 steps each, action 0 or 1, and every episode succeeds."""
-    path, task = tmp_path_factory.mktemp("data ü") / "walks.npz", resolve("foreign_envs:walk")
+    path, task = tmp_path_factory.mktemp("data ü") / "walks.npz", resolve("own_envs:walk")
     return collect(task, find_controller(task, "random"), 0.0, 70, 5, path), path
 
 
@@ -120,7 +120,7 @@ def test_an_environment_is_logged_as_it_was_played(walks):
         np.testing.assert_allclose(columns["final_observation"][:, 1], columns["reward"][ends])
         assert collected.meta.behaviour_return == pytest.approx(columns["reward"].sum() / 70, rel=1e-5)
     assert (collected.meta.behaviour_success, collected.steps) == (1.0, 840)
-    assert Dataset(path, layout_of(resolve("foreign_envs:walk"))).is_stochastic
+    assert Dataset(path, layout_of(resolve("own_envs:walk"))).is_stochastic
 
 
 def test_logged_play_of_an_environment_is_learned_from(walks, tmp_path):
@@ -130,7 +130,7 @@ def test_logged_play_of_an_environment_is_learned_from(walks, tmp_path):
 
 
 def learned(data, out, *settings):
-    config, tasks = compose(["foreign_envs:walk"], {"offline.data": json.dumps(str(data))}, overrides=list(settings))
+    config, tasks = compose(["own_envs:walk"], {"offline.data": json.dumps(str(data))}, overrides=list(settings))
     run = create_run(config, tasks, str(out), "")
     return train_run(run, config, tasks, StopRequest())[1].summary("")
 
@@ -139,7 +139,7 @@ def test_a_dataset_names_no_module_to_import(walks, capsys, monkeypatch, tmp_pat
     monkeypatch.chdir(tmp_path)
     code, _, err = asap(["train", "--offline", str(walks[1])], capsys, monkeypatch)
     assert code == 2 and err.startswith("error: offline.data: its task is not imported") and err.count("\n") == 1
-    assert "asap train foreign_envs:walk --offline FILE" in err and not list(tmp_path.iterdir())
+    assert "asap train own_envs:walk --offline FILE" in err and not list(tmp_path.iterdir())
 
 
 def test_the_command_takes_an_id(capsys, monkeypatch, tmp_path):

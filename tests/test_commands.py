@@ -205,7 +205,7 @@ def settings_of(capsys, monkeypatch, *names):
 
 
 def test_settings_of_a_task_are_those_that_it_is_trained_with(capsys, monkeypatch):
-    rows = settings_of(capsys, monkeypatch, "foreign_envs:walk")
+    rows = settings_of(capsys, monkeypatch, "own_envs:walk")
     marked = {key for key, row in rows.items() if row["differs"]}
     assert {"policy.alpha_beta", "policy.start", "run.steps", "run.candidates"} <= marked
     assert not marked & {"learn.learner", "run.tasks", "policy.basis", "env.max_steps", "learn.discount"}

@@ -13,8 +13,8 @@ from asap.base.errors import RunError, UserError
 from asap.cli.distilling import distill as distill_command
 from asap.cli.distilling import find_teacher
 from asap.config.schema import Config
+from asap.distill.demonstrations import Demonstration, TaughtEnv, Teacher
 from asap.distill.distillation import Distilled, agreement, distill, share_explained
-from asap.distill.lessons import Classroom, Lesson, Teacher
 from asap.envs.resolve import hosted_task
 from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
@@ -77,11 +77,11 @@ def test_a_linear_teacher_is_kept_with_its_plane(balanced):
 
 
 def test_the_thresholds_tell_a_student_that_has_learned_the_opposite(balanced):
-    room, ids = Classroom(balanced.task, Balancer()), [EpisodeId(0, CHECK, number) for number in range(5)]
+    room, ids = TaughtEnv(balanced.task, Balancer()), [EpisodeId(0, CHECK, number) for number in range(5)]
     partition = dataclasses.replace(balanced.policy.partition, beta=-balanced.policy.partition.beta)
     opposite = dataclasses.replace(balanced.policy, partition=partition)
     assert agreement(opposite, balanced.task, room.taught(ids)) < 0.1
-    assert np.mean([lesson.total for lesson in room.watched(opposite, ids, asks=False)]) < 30
+    assert np.mean([demonstration.total for demonstration in room.watched(opposite, ids, asks=False)]) < 30
     room.close()
 
 
@@ -90,7 +90,7 @@ def test_the_report_is_in_words_and_json(balanced):
     assert f"return {balanced.teacher_return:.0f}  (mean of 10 episodes; random play" in text
     assert f"{balanced.num_steps:,} steps" in text and " of its actions, where the teacher plays" in text
     assert json.loads(json.dumps(balanced.as_dict(), allow_nan=False))["kept"] == pytest.approx(balanced.kept)
-    # The first lessons, four rounds of a quarter, both once more to compare, and at random.
+    # The first demonstrations, four rounds of a quarter, both once more to compare, and at random.
     assert balanced.num_episodes == 10 + 4 * 3 + 10 + 10 + 10
 
 
@@ -143,15 +143,15 @@ class Leveller:
 
 
 def test_a_teacher_of_combinations_over_parts():
-    """Its lessons have the number of each combination: 2 * (pump + 1) + valve."""
-    task = hosted_task("foreign_envs:Tanks", ())
-    room, ids = Classroom(task, Leveller()), [EpisodeId(0, CHECK, number) for number in range(3)]
-    lessons = room.taught(ids)
+    """Its demonstrations have the number of each combination: 2 * (pump + 1) + valve."""
+    task = hosted_task("own_envs:Tanks", ())
+    room, ids = TaughtEnv(task, Leveller()), [EpisodeId(0, CHECK, number) for number in range(3)]
+    demonstrations = room.taught(ids)
     room.close()
-    for lesson in lessons:
-        first, second = lesson.observations[:, 0], lesson.observations[:, 1]
-        np.testing.assert_array_equal(lesson.actions, 2 * (np.sign(5 - first) + 1) + (second < 5))
-        assert lesson.actions.dtype == np.int32
+    for demonstration in demonstrations:
+        first, second = demonstration.observations[:, 0], demonstration.observations[:, 1]
+        np.testing.assert_array_equal(demonstration.actions, 2 * (np.sign(5 - first) + 1) + (second < 5))
+        assert demonstration.actions.dtype == np.int32
     for action in (np.array([2, 0]), np.array([0, 0, 0]), np.array([0.0, 1.0]), 1):
         with pytest.raises(UserError, match=r"teacher: gives an action that is not in MultiDiscrete\(\[3 2\]"):
             Teacher(Answers(action), task).action(None)
@@ -163,8 +163,8 @@ def test_rules_agree_with_a_teacher_at_its_bound_where_they_go_beyond():
     skills = GaussianSkills(np.full((1, 1, 1), 3, np.float32), np.zeros((1, 1), np.float32))
     policy = ASAPPolicy(Partition(np.zeros((0, 1), np.float32), np.float32(1)), skills, *maps)
     observations = np.zeros((4, 3), np.float32)
-    assert agreement(policy, task, [Lesson(observations, np.ones((4, 1), np.float32), 0.0)]) == 1
-    assert agreement(policy, task, [Lesson(observations, -np.ones((4, 1), np.float32), 0.0)]) == 0
+    assert agreement(policy, task, [Demonstration(observations, np.ones((4, 1), np.float32), 0.0)]) == 1
+    assert agreement(policy, task, [Demonstration(observations, -np.ones((4, 1), np.float32), 0.0)]) == 0
 
 
 class Answers:
@@ -255,10 +255,10 @@ def test_the_best_student_is_kept_and_not_the_last(monkeypatch):
 
     class Room:
         def taught(self, ids):
-            return [Lesson(np.zeros((2, 4)), np.zeros(2), 99.0)]
+            return [Demonstration(np.zeros((2, 4)), np.zeros(2), 99.0)]
 
         def watched(self, student, ids):
-            return [Lesson(np.zeros((2, 4)), np.zeros(2), next(returns))]
+            return [Demonstration(np.zeros((2, 4)), np.zeros(2), next(returns))]
 
     monkeypatch.setattr(distilling, "_student", lambda *given: f"student {given[-1]}")
     assert distilling._best_student(Config(), None, Room(), 4) == "student 1"

@@ -54,7 +54,7 @@ _NAMED = "measures or draws what only our own tasks have"
 KNOWS_KINDS = {
     "asap.cli.listing: CompiledTask": _NAMED,
     "asap.distill.distillation: HostedTask": "teachers play environments; our own tasks are given to them as such",
-    "asap.distill.lessons: HostedTask": "as above",
+    "asap.distill.demonstrations: HostedTask": "as above",
     "asap.paper.references: CompiledTask": _NAMED,
     "asap.paper.reuse: CompiledTask": _NAMED,
     "asap.paper.striker_r2: CompiledTask": _NAMED,

@@ -12,7 +12,7 @@ import time
 import gymnasium
 import numpy as np
 import pytest
-from foreign_envs import LENGTH, Walk
+from own_envs import LENGTH, Walk
 from test_workers import hosted, new_works
 
 from asap import ASAP
@@ -29,9 +29,9 @@ from asap.workers.pool import Pool
 TINY = ("run.candidates=0", "run.eval_episodes=1", "learn.batch_steps=96", "learn.critic_features=8")
 
 
-def play(border: CheckedEnv) -> None:
-    border.reset(EpisodeId(0, 0, 0))
-    while not border.step(1)[2]:
+def play(checked: CheckedEnv) -> None:
+    checked.reset(EpisodeId(0, 0, 0))
+    while not checked.step(1)[2]:
         pass
 
 
@@ -54,10 +54,10 @@ def test_prints_of_other_threads_are_neither_taken_nor_blamed(monkeypatch):
     monkeypatch.setattr(sys, "stdout", shown)
     notes = {}
 
-    def work(border: CheckedEnv, name: str) -> None:
+    def work(checked: CheckedEnv, name: str) -> None:
         for _ in range(10):
-            play(border)
-        notes[name] = border.take_notes()
+            play(checked)
+        notes[name] = checked.take_notes()
 
     threads = [threading.Thread(target=work, args=each) for each in ((talking, "talking"), (quiet, "quiet"))]
     for thread in threads:
@@ -72,24 +72,24 @@ def test_prints_of_other_threads_are_neither_taken_nor_blamed(monkeypatch):
 
 
 def test_an_episode_that_is_given_up_gives_stdout_back():
-    stdout, border = sys.stdout, CheckedEnv(EnvSource("talks", {}, Talks), EnvLimits())
-    border.reset(EpisodeId(0, 0, 0))
-    border.step(1)
-    border.close()
+    stdout, checked = sys.stdout, CheckedEnv(EnvSource("talks", {}, Talks), EnvLimits())
+    checked.reset(EpisodeId(0, 0, 0))
+    checked.step(1)
+    checked.close()
     assert sys.stdout is stdout
 
 
 def test_a_redirection_meanwhile_is_left_alone():
-    stdout, border, taken = sys.stdout, CheckedEnv(EnvSource("talks", {}, Talks), EnvLimits()), io.StringIO()
-    border.reset(EpisodeId(0, 0, 0))
+    stdout, checked, taken = sys.stdout, CheckedEnv(EnvSource("talks", {}, Talks), EnvLimits()), io.StringIO()
+    checked.reset(EpisodeId(0, 0, 0))
     with contextlib.redirect_stdout(taken):
         print("mine")
-        while not border.step(1)[2]:
+        while not checked.step(1)[2]:
             pass
         assert sys.stdout is taken
-    border.close()
+    checked.close()
     with contextlib.redirect_stdout(taken):
-        play(border)
+        play(checked)
     print("shown")
     assert sys.stdout in (stdout, taken) or sys.stdout.stdout is stdout
     assert taken.getvalue().startswith("mine\n")
@@ -133,13 +133,13 @@ class Spoils(Walk):
 def test_the_umask_and_the_settings_of_numpy_stay_ours():
     before, umask = np.geterr(), os.umask(0o022)
     try:
-        border = CheckedEnv(EnvSource("spoils", {}, Spoils), EnvLimits())
-        border.reset(EpisodeId(0, 0, 0))
+        checked = CheckedEnv(EnvSource("spoils", {}, Spoils), EnvLimits())
+        checked.reset(EpisodeId(0, 0, 0))
         for _ in range(LENGTH):
-            border.step(1)
+            checked.step(1)
             assert np.geterr() == before and np.exp(np.float64(-1e9)) == 0  # Ours, within the episode too.
         assert os.umask(0o022) == 0o022
-        assert border.take_notes() == ("the environment changed the umask to 777; changed back",)
+        assert checked.take_notes() == ("the environment changed the umask to 777; changed back",)
     finally:
         os.umask(umask)
 
@@ -266,18 +266,18 @@ class Tells(Walk):
 
 @pytest.mark.parametrize("value", COUNTED, ids=repr)
 def test_success_is_what_is_as_good_as_a_bool(value):
-    border = CheckedEnv(EnvSource("tells", {}, lambda: Tells(value)), EnvLimits())
-    play(border)
-    assert border.success is True and border.take_notes() == ()
+    checked = CheckedEnv(EnvSource("tells", {}, lambda: Tells(value)), EnvLimits())
+    play(checked)
+    assert checked.success is True and checked.take_notes() == ()
 
 
 @pytest.mark.parametrize("value", NOT_COUNTED, ids=repr)
 def test_anything_else_is_no_success_and_noted_once(value):
-    border = CheckedEnv(EnvSource("tells", {}, lambda: Tells(value)), EnvLimits())
+    checked = CheckedEnv(EnvSource("tells", {}, lambda: Tells(value)), EnvLimits())
     for _ in range(2):
-        play(border)
-        assert border.success is None
-    (note,) = border.take_notes()
+        play(checked)
+        assert checked.success is None
+    (note,) = checked.take_notes()
     assert note.startswith("info['success'] must be True or False; it is ") and "\n" not in note
 
 

@@ -81,7 +81,7 @@ def test_what_a_failed_episode_left_is_kept_because_the_error_names_it(tmp_path,
     """Nothing else is written to disk while a model learns without a run."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     line = error_line(
-        lambda: ASAP("foreign_envs:spoiled", settings=['env.options={"mode": "nan_obs"}']).learn(500), RunError
+        lambda: ASAP("own_envs:spoiled", settings=['env.options={"mode": "nan_obs"}']).learn(500), RunError
     )
     (kept,) = tmp_path.glob("*/failed-episode-*.json")
     assert os.path.relpath(kept) in line
@@ -450,7 +450,7 @@ def test_bad_choices_are_refused_with_their_field(make, field):
 
 
 def test_an_environment_whose_numbers_drift_is_remarked_once(capsys):
-    model = ASAP("foreign_envs:normalized", settings=["run.candidates=0", "run.final_episodes=2"])
+    model = ASAP("own_envs:normalized", settings=["run.candidates=0", "run.final_episodes=2"])
     told = capsys.readouterr().err
     assert told.count("\n") == told.count("note: NormalizeObservation: its numbers drift while it runs, so rules") == 1
     model.predict(np.zeros(3, np.float32))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foreign_envs import Walk
+from own_envs import Walk
 
 from asap import ASAP
 from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId

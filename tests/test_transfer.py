@@ -14,7 +14,7 @@ from asap.base.spec import TaskSet
 from asap.compose import compose
 from asap.envs import catalog
 from asap.experience.choose import choose
-from asap.experience.protocol import EpisodeIds, Evaluation, Experience, Told, nobody
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress, ignore_progress
 from asap.learn.search import Trials, search_symmetries
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import flip, sign_patterns
@@ -162,7 +162,12 @@ class Paying(Experience):
         self.tasks, self.good = tasks, good
 
     def evaluate(
-        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+        self,
+        policies: ASAPPolicy,
+        ids: EpisodeIds,
+        num_episodes: int,
+        deterministic: bool,
+        on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
         signs = self.good * np.sign(policies.partition.beta[:, 0, 0])
         returns = np.repeat(np.stack([signs, -signs], 1)[..., None], num_episodes, -1)
@@ -186,7 +191,7 @@ def test_no_episode_of_the_search_is_played_twice():
     asked, policy = [], walker("two-rooms")
 
     class Asked(Paying):
-        def evaluate(self, policies, ids, num_episodes, deterministic, told=nobody):
+        def evaluate(self, policies, ids, num_episodes, deterministic, on_progress=ignore_progress):
             asked.extend(range(first, first + num_episodes) for first in ids.first)
             return super().evaluate(policies, ids, num_episodes, deterministic)
 

@@ -16,7 +16,7 @@ from asap.config.toml import read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
 from asap.envs.recorded import SaidEnv, is_own_file, tasks_in_file, told_tasks
-from asap.envs.resolve import is_ours, live_task, options_of, parse_tasks, remarks_on, resolve, task_set
+from asap.envs.resolve import is_ours, live_task, notes_on, options_of, parse_tasks, resolve, task_set
 from asap.policy.build import build_psi, require_memory, require_sensible
 from asap.runs.directory import Run, print_note
 
@@ -265,8 +265,8 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
         raise UserError("policy.task_features", "there is one task", policy.task_features, "leave it out")
     build_psi(policy, tasks)
     require_memory(config, tasks)
-    for remark in remarks_on(tasks):
-        print_note(remark)
+    for note in notes_on(tasks):
+        print_note(note)
     return found
 
 

@@ -2,7 +2,7 @@
 
 Whoever can write to the folder can run code as the user, because what is loaded from it is run. So it must belong to
 the user, and nobody else may write to it or to a folder above it. Programs are made for one CPU and one JAX, hence a
-folder for each. Where there is no such folder, programs are compiled anew, and nobody is told: `asap cache` shows it.
+folder for each. Where there is no such folder, programs are compiled anew, silently: `asap cache` shows it.
 
 JAX's own limit on the size needs another package, writes a file at each reading, and stops at a file that is missing.
 So it is not used: what was not used for longest is removed once, when a process begins.
@@ -54,8 +54,8 @@ def own_folder() -> Path | None:
         versions = [metadata.version(name) for name in ("jax", "jaxlib")]
     except metadata.PackageNotFoundError:
         return None
-    told = "\n".join([*versions, *_cpu()])
-    return Path(home) / "asap" / "compiled" / f"jax-{versions[0]}-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    facts = "\n".join([*versions, *_cpu()])
+    return Path(home) / "asap" / "compiled" / f"jax-{versions[0]}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
 
 def _cpu() -> list[str]:
@@ -65,8 +65,8 @@ def _cpu() -> list[str]:
             first = file.read(2**16).partition("\n\n")[0].splitlines()
     except OSError:
         first = []
-    told = [line for line in first if line.partition(":")[0].strip() in _CPU]
-    return [platform.machine(), *(told or [platform.node()])]
+    lines = [line for line in first if line.partition(":")[0].strip() in _CPU]
+    return [platform.machine(), *(lines or [platform.node()])]
 
 
 def is_private(folder: Path) -> bool:

@@ -87,7 +87,7 @@ class Played(NamedTuple):
     rewards: Float[np.ndarray, "T"]
     terminated: bool
     success: bool | None  # Where the environment tells, by "is_success" or "success" in its infos.
-    notes: tuple[str, ...] = ()  # Remarks of the border, for the user to see once.
+    notes: tuple[str, ...] = ()  # What the user should see once.
 
     @property
     def length(self) -> int:

@@ -27,12 +27,12 @@ def tag(names: Mapping[str, Any]) -> str | None:
     return None if key is None else _tagged(key, names)
 
 
-def is_own(names: Mapping[str, Any], told: object) -> bool:
+def is_own(names: Mapping[str, Any], tag: object) -> bool:
     """Whether the tag that a file tells is the user's own, over these names."""
-    if not isinstance(told, str) or not told.isascii():
+    if not isinstance(tag, str) or not tag.isascii():
         return False
     key = _read_key()
-    return key is not None and hmac.compare_digest(_tagged(key, names), told)
+    return key is not None and hmac.compare_digest(_tagged(key, names), tag)
 
 
 def _tagged(key: bytes, names: Mapping[str, Any]) -> str:
@@ -47,9 +47,9 @@ def has_key() -> bool:
 
 def key_path() -> Path | None:
     """Where the key is, or will be; None where the user has no folder of their own."""
-    told = os.environ.get(KEY_FILE)
-    if told:
-        return Path(told)
+    chosen = os.environ.get(KEY_FILE)
+    if chosen:
+        return Path(chosen)
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return Path(folder) / "asap" / "key" if os.path.isabs(folder) else None
 

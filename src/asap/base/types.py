@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 State = Any  # An environment's own pytree.
-Task = Any  # A pytree of task parameters: one MDP m.
+TaskParameters = Any  # A pytree: what makes one MDP m.
 
 
 class Timestep(NamedTuple):

@@ -119,7 +119,7 @@ def _checked(source: "EnvSource", rules: "EnvLimits", episodes: int, seed: int) 
         "returns": [min(played.returns), max(played.returns)],
         "terminated": played.terminated,
         "success": float(np.mean(played.success)) if played.success else None,
-        "warnings": [*task.remarks, *played.notes],
+        "warnings": [*task.notes, *played.notes],
         "not_deterministic": determinism.check(lambda: CheckedEnv(source, rules), seeds[:TWICE]),
     }
 
@@ -189,9 +189,9 @@ def _replay(said: "EnvSource", path: str, as_json: bool) -> None:
         raise explained(trouble, "the recorded episode", recording.seed, cure) from trouble
     finally:
         env.close()
-    told = f"{name}: {steps} steps without the recorded '{recording.error}'; is the environment deterministic?"
+    words = f"{name}: {steps} steps without the recorded '{recording.error}'; is the environment deterministic?"
     report = {"env": name, "replay": path, "again": False, "recorded": recording.error, "steps": steps}
-    tell(as_json, report, told)
+    tell(as_json, report, words)
 
 
 def _actions(env: "CheckedEnv", recording: "Recording", path: str) -> list[Any]:
@@ -313,8 +313,8 @@ def _collected_in_words(report: dict[str, Any]) -> str:
     success = []
     if report["success"] is not None:
         low, high = (100 * limit for limit in report["success_ci"])
-        told = f"{100 * report['success']:.1f} % of {report['episodes']:,} episodes"
-        success = [f"success    {told} (95 % interval {low:.1f} to {high:.1f})"]
+        share = f"{100 * report['success']:.1f} % of {report['episodes']:,} episodes"
+        success = [f"success    {share} (95 % interval {low:.1f} to {high:.1f})"]
     return "\n".join(
         [
             *success,

@@ -222,11 +222,11 @@ def _version(name: str) -> str | None:
 def _requirements(problems: list[Problem]) -> tuple[list["Requirement"], dict[str, list["Requirement"]]]:
     """What the package needs, and what each of its extras needs, from its own metadata."""
     try:
-        told = metadata.metadata(PACKAGE)
+        package = metadata.metadata(PACKAGE)
     except metadata.PackageNotFoundError:
         problems.append(Problem(f"{PACKAGE} is on the path but not installed", "run `pip install .` in its folder"))
         return [], {}
-    extras = told.get_all("Provides-Extra") or []
+    extras = package.get_all("Provides-Extra") or []
     return _required(PACKAGE, ""), {
         extra: [each for each in _required(PACKAGE, extra) if each.marker is not None] for extra in extras
     }
@@ -266,7 +266,7 @@ def _extra(name: str, members: list["Requirement"], problems: list[Problem]) -> 
 
 
 def _key(problems: list[Problem]) -> dict[str, Any]:
-    """Whether files that are made here can be told from a stranger's. The key itself is read and not shown."""
+    """Whether files that are made here differ from a stranger's. The key itself is read and not shown."""
     path = trust.key_path()
     exists, usable = path is not None and os.path.lexists(path), trust.has_key()
     if exists and not usable:

@@ -89,7 +89,7 @@ class LearnConfig:
         high=MOST,
     )
     batch_steps: int = setting(
-        512, "Steps per update on a foreign environment, at least; episodes are played to their end.", low=1, high=MOST
+        512, "Gymnasium environments: steps per update, at least; episodes are played to their end.", low=1, high=MOST
     )
     round_episodes: int = setting(
         2, "Gymnasium environments: episodes are added to a batch in rounds of so many.", low=1, high=MOST
@@ -191,13 +191,13 @@ class OfflineConfig:
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """A foreign environment, and what it is held to."""
+    """A Gymnasium environment, and what it is held to."""
 
     options: str | None = setting(None, "Keyword arguments of the environment, as a JSON object.")
     max_steps: int | None = setting(
         None, "Episodes are cut after so many steps; default: the environment's own limit, or 1000.", low=1, high=MOST
     )
-    strict_obs: bool = setting(False, "Observations outside of their space: an error, and not only a remark.")
+    strict_obs: bool = setting(False, "Observations outside of their space: an error, and not only a note.")
     reward_scale: float = setting(1.0, "Factor on the rewards, and so on all returns that are shown.", above=0.0)
     env_retries: int = setting(2, "How often a reset that raises is tried again.", low=0, high=1000)
     allow_one_step: bool = setting(False, "Accept that nearly all episodes end at their first step.")

@@ -107,9 +107,9 @@ class Dataset:
 
 def task_of(path: str | Path, named: str | None) -> str:
     """The task of a dataset, from its meta or as given; the two may not contradict each other."""
-    told = Meta.of(open_columns(path), Path(path)).task
-    if told is None and named is None:
+    recorded = Meta.of(open_columns(path), Path(path)).task
+    if recorded is None and named is None:
         raise bad_file(path, "does not name its task", "name it: asap train TASK --offline FILE")
-    if told is not None and named not in (None, told):
-        raise bad_file(path, f"is for {told}, not for {named}", f"leave out the task, or give data of {named}")
-    return named or told
+    if recorded is not None and named not in (None, recorded):
+        raise bad_file(path, f"is for {recorded}, not for {named}", f"leave out the task, or give data of {named}")
+    return named or recorded

@@ -55,12 +55,12 @@ class Meta:
         if "meta" not in columns:
             return cls()
         try:
-            told = json.loads(str(columns["meta"].value()))  # SystemError: numbers that are no characters.
+            fields = json.loads(str(columns["meta"].value()))  # SystemError: numbers that are no characters.
             known = {each.name for each in dataclasses.fields(cls)}
             meta = cls(
                 **{
                     name: tuple(value) if isinstance(value, list) else value
-                    for name, value in told.items()
+                    for name, value in fields.items()
                     if name in known
                 }
             )

@@ -46,11 +46,11 @@ class Column:
         self.shape, self.dtype = self._header(file)
         self._data = file.tell()
         self._row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
-        ends, told = self._data + self._row_bytes * self.num_rows, self._member + info.file_size
+        ends, promised = self._data + self._row_bytes * self.num_rows, self._member + info.file_size
         size = os.fstat(source.descriptor).st_size
-        if ends != told or ends > size:
+        if ends != promised or ends > size:
             raise bad_file(
-                path, f"column '{self.name}' should end at byte {ends:,}, but ends at byte {min(told, size):,}"
+                path, f"column '{self.name}' should end at byte {ends:,}, but ends at byte {min(promised, size):,}"
             )
 
     @property
@@ -149,5 +149,5 @@ def _first_byte(path: Path, file: BinaryIO, info: zipfile.ZipInfo) -> int:
 
 def fingerprint(columns: dict[str, Column]) -> str:
     """Tells one file's contents from another's by the checksums that the archive holds: no byte of data is read."""
-    told = sorted((name, column.shape, column.dtype.str, column.crc) for name, column in columns.items())
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    contents = sorted((name, column.shape, column.dtype.str, column.crc) for name, column in columns.items())
+    return hashlib.sha256(repr(contents).encode()).hexdigest()[:16]

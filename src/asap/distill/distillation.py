@@ -20,11 +20,11 @@ from asap.base.numbers import number, percent
 from asap.base.spec import ControlUnits, TaskSet
 from asap.compose import compose, feature_settings
 from asap.config.schema import Config
+from asap.distill.demonstrations import Demonstration, TaughtEnv
 from asap.distill.imitate import imitate
-from asap.distill.lessons import Classroom, Lesson
 from asap.envs.gymnasium.task import HostedTask
 from asap.envs.resolve import hosted_task
-from asap.experience.protocol import Told, nobody
+from asap.experience.protocol import OnProgress, ignore_progress
 from asap.learn.search import draw
 from asap.policy.build import plan_of
 from asap.policy.host import Player
@@ -102,12 +102,12 @@ def distill(
     episodes: int = 50,
     seed: int = 0,
     settings: Iterable[str] = (),
-    told: Told = nobody,
+    on_progress: OnProgress = ignore_progress,
 ) -> Distilled:
     """An ASAP policy fitted to `teacher`, an object with `predict(obs, deterministic=True) -> (action, state)`.
 
     `env` and the settings are as for `ASAP`; `episodes` is how many the teacher plays first, and how many are played to
-    compare the two. `told` hears how many have been played, of `num_played` in all.
+    compare the two. `on_progress` hears how many have been played, of `num_played` in all.
     """
     episodes, seed = require_episodes("episodes", episodes), require_seed("seed", seed)
     options = {
@@ -117,7 +117,7 @@ def distill(
         "run.seed": seed,
     }
     config, task = _configured(env, options, [settings] if isinstance(settings, str) else list(settings))
-    room = Classroom(task, teacher, told)
+    room = TaughtEnv(task, teacher, on_progress)
     try:
         policy = _best_student(config, task, room, episodes)
         ids = _ids(seed, EVALUATION, 0, episodes)
@@ -150,25 +150,25 @@ def _configured(env: Any, options: dict[str, Any], settings: list[str]) -> tuple
     return compose([task.name], options, overrides=settings, task=task)[0], task
 
 
-def _best_student(config: Config, task: HostedTask, room: Classroom, episodes: int) -> ASAPPolicy:
+def _best_student(config: Config, task: HostedTask, room: TaughtEnv, episodes: int) -> ASAPPolicy:
     seed, per_round = config.run.seed, -(-episodes // PER_ROUND)
-    lessons = room.taught(_ids(seed, TRAINING, 0, episodes))
+    demonstrations = room.taught(_ids(seed, TRAINING, 0, episodes))
     students: list[tuple[float, ASAPPolicy]] = []
     for round_ in range(ROUNDS + 1):
-        student = _student(config, task, lessons, students[-1][1] if students else None, round_)
+        student = _student(config, task, demonstrations, students[-1][1] if students else None, round_)
         watched = room.watched(student, _ids(seed, SEARCH, round_ * per_round, per_round))
         students.append((_mean(watched), student))
-        lessons += watched
+        demonstrations += watched
     return max(students, key=lambda pair: pair[0])[1]
 
 
 def _student(
-    config: Config, task: HostedTask, lessons: Sequence[Lesson], former: ASAPPolicy | None, number: int
+    config: Config, task: HostedTask, demonstrations: Sequence[Demonstration], former: ASAPPolicy | None, number: int
 ) -> ASAPPolicy:
-    """Learns from all lessons so far, from new starts and from where the former one was."""
+    """Learns from all demonstrations so far, from new starts and from where the former one was."""
     seed = config.run.seed
-    observations = np.concatenate([lesson.observations for lesson in lessons])
-    actions = np.concatenate([lesson.actions for lesson in lessons])
+    observations = np.concatenate([demonstration.observations for demonstration in demonstrations])
+    actions = np.concatenate([demonstration.actions for demonstration in demonstrations])
     tasks = TaskSet((task,), (1.0,))
     moments = moments_of(observations.T)
     known = [] if former is None else [rescaled(former, moments)]
@@ -177,28 +177,28 @@ def _student(
     return imitate(starts, observations, actions, config.learn, host_generator(seed, _SAMPLES, number))
 
 
-def agreement(policy: ASAPPolicy, task: HostedTask, lessons: Sequence[Lesson]) -> float:
+def agreement(policy: ASAPPolicy, task: HostedTask, demonstrations: Sequence[Demonstration]) -> float:
     """How well the policy's likeliest actions are those of the teacher."""
     player, chosen = Player(plan_of(policy, len(task.inputs))), []
-    for lesson in lessons:
+    for demonstration in demonstrations:
         player.begin(np.random.default_rng(0), deterministic=True)
-        chosen += [player.choose(x)[1] for x in lesson.observations]
-    told = np.concatenate([lesson.actions for lesson in lessons])
+        chosen += [player.choose(x)[1] for x in demonstration.observations]
+    advised = np.concatenate([demonstration.actions for demonstration in demonstrations])
     if not task.spec.continuous:
-        return float((np.asarray(chosen) == told).mean())
+        return float((np.asarray(chosen) == advised).mean())
     units = ControlUnits.of_bounds(task.spec.action_low, task.spec.action_high)
-    return share_explained(told.astype(float), units.clipped(np.stack(chosen)))
+    return share_explained(advised.astype(float), units.clipped(np.stack(chosen)))
 
 
-def share_explained(told: Float[np.ndarray, "N A"], chosen: Float[np.ndarray, "N A"]) -> float:
+def share_explained(advised: Float[np.ndarray, "N A"], chosen: Float[np.ndarray, "N A"]) -> float:
     """R^2; 1 or 0 for a teacher that always does the same."""
-    error, spread = np.square(told - chosen).sum(), np.square(told - told.mean(0)).sum()
-    return float(1 - error / spread) if spread > 0 else float(error < 1e-3 * told.size)
+    error, spread = np.square(advised - chosen).sum(), np.square(advised - advised.mean(0)).sum()
+    return float(1 - error / spread) if spread > 0 else float(error < 1e-3 * advised.size)
 
 
 def _ids(seed: int, stream: int, first: int, count: int) -> list[EpisodeId]:
     return [EpisodeId(seed, stream, number) for number in range(first, first + count)]
 
 
-def _mean(lessons: Sequence[Lesson]) -> float:
-    return float(np.mean([lesson.total for lesson in lessons]))
+def _mean(demonstrations: Sequence[Demonstration]) -> float:
+    return float(np.mean([demonstration.total for demonstration in demonstrations]))

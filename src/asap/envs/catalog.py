@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 from asap.base.spec import Reference, Spec
-from asap.base.types import Task
+from asap.base.types import TaskParameters
 from asap.envs.core import CompiledTasks, Env
 from asap.envs.rooms import FLIPPED_TWO_ROOMS, THREE_ROOMS, TWO_ROOMS, Rooms, read_map
 from asap.envs.soccer.half_field import Striker, standard_task
@@ -26,7 +26,7 @@ class CompiledTask:
     summary: str
     gymnasium_id: str
     env: Env
-    task: Task
+    task: TaskParameters
     basis: str  # As in PolicyConfig.
     inputs: tuple[str, ...]
     frequencies: tuple[tuple[float, ...], ...]

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.keys import Key, uniforms
 from asap.base.spec import Spec
-from asap.base.types import State, Task, Timestep
+from asap.base.types import State, TaskParameters, Timestep
 
 
 class Env(eqx.Module):
@@ -26,19 +26,19 @@ class Env(eqx.Module):
     rewards: ClassVar[tuple[tuple[str, float], ...]] = ()  # What pays, and how much, for people to read.
 
     @abc.abstractmethod
-    def reset(self, key: Key, task: Task) -> State: ...
+    def reset(self, key: Key, task: TaskParameters) -> State: ...
 
     @abc.abstractmethod
     def noise(self, key: Key) -> Any: ...
 
     @abc.abstractmethod
-    def transition(self, noise: Any, state: State, action: Int[Array, ""], task: Task) -> Timestep: ...
+    def transition(self, noise: Any, state: State, action: Int[Array, ""], task: TaskParameters) -> Timestep: ...
 
     @abc.abstractmethod
-    def observe(self, state: State, task: Task) -> Float[Array, "O"]: ...
+    def observe(self, state: State, task: TaskParameters) -> Float[Array, "O"]: ...
 
     @abc.abstractmethod
-    def descriptor(self, task: Task) -> Float[Array, "Z"]: ...
+    def descriptor(self, task: TaskParameters) -> Float[Array, "Z"]: ...
 
     def decides(self, state: State) -> Bool[Array, ""] | None:
         """Whether actions differ in what they do in this state; None for a family where they always may.
@@ -47,7 +47,7 @@ class Env(eqx.Module):
         """
         return None
 
-    def step(self, key: Key, state: State, action: Int[Array, ""], task: Task) -> Timestep:
+    def step(self, key: Key, state: State, action: Int[Array, ""], task: TaskParameters) -> Timestep:
         return self.transition(self.noise(key), state, action, task)
 
 
@@ -55,12 +55,14 @@ class CompiledTasks(eqx.Module):
     """mu(m): several tasks of one family with their weights. One task is the set with one member."""
 
     env: Env
-    tasks: Task  # Every leaf has a leading axis: the tasks, stacked.
+    tasks: TaskParameters  # Every leaf has a leading axis: the tasks, stacked.
     weights: Float[Array, "M"]
     names: tuple[str, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, env: Env, named: dict[str, Task], weights: tuple[float, ...] | None = None) -> "CompiledTasks":
+    def of(
+        cls, env: Env, named: dict[str, TaskParameters], weights: tuple[float, ...] | None = None
+    ) -> "CompiledTasks":
         weights = np.ones(len(named)) if weights is None else np.asarray(weights, float)
         stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *named.values())
         return cls(env, stacked, jnp.asarray(weights / weights.sum(), jnp.float32), tuple(named))
@@ -73,7 +75,7 @@ class CompiledTasks(eqx.Module):
     def descriptor_size(self) -> int:
         return jax.eval_shape(lambda: self.env.descriptor(self[0])).shape[0]
 
-    def __getitem__(self, index: Int[Array, ""] | int) -> Task:
+    def __getitem__(self, index: Int[Array, ""] | int) -> TaskParameters:
         # A single task is sliced statically: a gather in the rollout would cost a fifth of its speed.
         return jax.tree.map(lambda leaf: leaf[0 if self.size == 1 else index], self.tasks)
 

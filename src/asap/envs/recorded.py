@@ -140,7 +140,7 @@ class FileNames(NamedTuple):
         unused = options_of(self.env) if recorded is None else recorded.source.options
         if unused and options is None:
             notice(f"env.options: not used, because env is given: {shown(unused)}; give them too if they are wanted")
-        limits = limits_of(self.env) if recorded is None else recorded.rules
+        limits = limits_of(self.env) if recorded is None else recorded.limits
         given = describe(EnvSource.of(env, options), limits)
         if recorded is not None:
             require_fit(given, recorded, notice)

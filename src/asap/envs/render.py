@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from asap.base.types import State, Task
+from asap.base.types import State, TaskParameters
 from asap.envs.catalog import CompiledTask
 from asap.envs.core import Env
 from asap.envs.rooms import Position, Rooms, RoomsTask
@@ -113,7 +113,7 @@ def _lines(x: np.ndarray, y: np.ndarray) -> Bool[np.ndarray, "height width"]:
 class View(NamedTuple):
     """Of a family of tasks. Status 0 is the one of a running episode."""
 
-    draw: Callable[[Task, State], np.ndarray]
+    draw: Callable[[TaskParameters, State], np.ndarray]
     status: Callable[[State], Int[Array, ""] | int] = lambda _: 0
     status_names: tuple[str, ...] = ()  # By status; none where an end says all by itself.
     start: Callable[[Any], State] | None = None  # The state that a user's words ask for.

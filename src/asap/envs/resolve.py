@@ -64,9 +64,9 @@ def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     return TaskSet(tasks, config.run.weights)
 
 
-def remarks_on(tasks: Iterable[Task]) -> list[str]:
+def notes_on(tasks: Iterable[Task]) -> list[str]:
     """What the user should know about environments before they are learned."""
-    return [remark for task in tasks if isinstance(task, HostedTask) for remark in task.remarks]
+    return [note for task in tasks if isinstance(task, HostedTask) for note in task.notes]
 
 
 def limits_of(env: EnvConfig) -> EnvLimits:

@@ -14,7 +14,7 @@ from asap.base.keys import Key, fold, root
 from asap.base.spec import TaskSet
 from asap.config.schema import Config
 from asap.envs.core import CompiledTasks, Outcome
-from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, Told, nobody
+from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, OnProgress, ignore_progress
 from asap.experience.rollout import (
     Controlled,
     Lane,
@@ -65,14 +65,19 @@ class Compiled:
         return lanes, Batch(totals, learn.lanes * learn.window, steps)
 
     def evaluate(
-        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+        self,
+        policies: ASAPPolicy,
+        ids: EpisodeIds,
+        num_episodes: int,
+        deterministic: bool,
+        on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
         """In rounds of one size: results under `vmap` can differ in the last bits with the size of the batch."""
         size, parts = min(num_episodes, self.config.run.eval_episodes), []
         first = np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
         for r in range(-(-num_episodes // size)):
             parts.append(self._round(policies, ids, first + r, size, deterministic))
-            told(min((r + 1) * size, num_episodes) * self.tasks.size * len(ids.seeds))
+            on_progress(min((r + 1) * size, num_episodes) * self.tasks.size * len(ids.seeds))
         return join_rounds(parts, num_episodes)
 
     def look(self, policies: ASAPPolicy, update: int) -> Evaluation:

@@ -172,5 +172,5 @@ def _joined(episodes: Sequence[Played], num_actions: int, descriptor: np.ndarray
         FINAL: np.stack([episode.observations[-1] for episode in episodes]).astype(np.float32),
         DESCRIPTOR: np.tile(descriptor, (len(episodes), 1)),
     }
-    is_told = all(episode.success is not None for episode in episodes)
-    return columns | ({SUCCESS: np.asarray([episode.success for episode in episodes], bool)} if is_told else {})
+    is_known = all(episode.success is not None for episode in episodes)
+    return columns | ({SUCCESS: np.asarray([episode.success for episode in episodes], bool)} if is_known else {})

@@ -21,7 +21,7 @@ from asap.base.keys import Key
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config
-from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, Told, nobody
+from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, OnProgress, ignore_progress
 from asap.policy.build import plan_of
 from asap.policy.host import Plan
 from asap.policy.policy import NO_SKILL, ASAPPolicy
@@ -79,20 +79,30 @@ class Hosted:
         return None, fed
 
     def evaluate(
-        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+        self,
+        policies: ASAPPolicy,
+        ids: EpisodeIds,
+        num_episodes: int,
+        deterministic: bool,
+        on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
-        each = self.played(policies, ids, num_episodes, deterministic, told)
+        each = self.played(policies, ids, num_episodes, deterministic, on_progress)
         return evaluation_of(each, self.tasks, policies.num_skills)
 
     def played(
-        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+        self,
+        policies: ASAPPolicy,
+        ids: EpisodeIds,
+        num_episodes: int,
+        deterministic: bool,
+        on_progress: OnProgress = ignore_progress,
     ) -> list[list[Played]]:
         """The episodes of each policy, task by task."""
         works, first = [], np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
         for plan, seed, begin in zip(self._plans(policies), ids.seeds, first.tolist()):
             numbers = itertools.product(range(self.tasks.size), range(begin, begin + num_episodes))
             works += self._works(plan, [EpisodeId(seed, ids.stream, n, task) for task, n in numbers], deterministic)
-        episodes, count = iter(self._play(works, told)), self.tasks.size * num_episodes
+        episodes, count = iter(self._play(works, on_progress)), self.tasks.size * num_episodes
         return [list(itertools.islice(episodes, count)) for _ in ids.seeds]
 
     def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
@@ -150,8 +160,8 @@ class Hosted:
         for i in range(0, len(ids), size):
             yield Work(next(self._numbers), plan, tuple(ids[i : i + size]), deterministic)
 
-    def _play(self, works: list[Work], told: Told = nobody) -> list[Played]:
-        episodes = [episode for finished in self._dispatcher.play(works, told) for episode in finished.played]
+    def _play(self, works: list[Work], on_progress: OnProgress = ignore_progress) -> list[Played]:
+        episodes = [episode for finished in self._dispatcher.play(works, on_progress) for episode in finished.played]
         self._warnings.look(episodes)
         return episodes
 
@@ -248,7 +258,7 @@ def discounted(episode: Played, discount: float) -> float:
 
 
 class EpisodeWarnings:
-    """What the user should know about the episodes that come in: remarks of the border, and episodes that teach nothing.
+    """What the user should know about the episodes that come in: notes of the checks, and episodes that teach nothing.
 
     Each thing is said once.
     """

@@ -16,7 +16,16 @@ from asap.config.schema import OFFLINE_LEARNERS, Config
 from asap.data.dataset import Dataset, task_of
 from asap.data.layout import layout_of
 from asap.experience.minibatches import Batches, Minibatch
-from asap.experience.protocol import Batch, Behaviour, Counters, EpisodeIds, Evaluation, Experience, Told, nobody
+from asap.experience.protocol import (
+    Batch,
+    Behaviour,
+    Counters,
+    EpisodeIds,
+    Evaluation,
+    Experience,
+    OnProgress,
+    ignore_progress,
+)
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 
 
@@ -83,9 +92,14 @@ class Logged:
         return None, Batch(totals_of(fed), fed.counted.sum(), steps, behaviour)
 
     def evaluate(
-        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+        self,
+        policies: ASAPPolicy,
+        ids: EpisodeIds,
+        num_episodes: int,
+        deterministic: bool,
+        on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
-        return self._player.evaluate(policies, ids, num_episodes, deterministic, told)
+        return self._player.evaluate(policies, ids, num_episodes, deterministic, on_progress)
 
     def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
         return self._player.look(policies, update)
@@ -152,9 +166,9 @@ def open_data(config: Config, task: Task) -> Dataset:
     return dataset
 
 
-def task_of_data(data: str, told: str | None = None) -> str:
-    """The name of the task that a dataset is of; `told` where the user says it."""
-    return task_of(local_file(data), told)
+def task_of_data(data: str, named: str | None = None) -> str:
+    """The name of the task that a dataset is of; `named` where the user says it."""
+    return task_of(local_file(data), named)
 
 
 def settle(config: Config, task: Task) -> Config:

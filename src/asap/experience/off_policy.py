@@ -36,7 +36,7 @@ _BOOTSTRAP, _RESAMPLE_TRUE = 10, 11  # Streams of the seed.
 
 
 class Value(NamedTuple):
-    """Mean return of an episode with its 95 % interval; nan where it can't be told."""
+    """Mean return of an episode with its 95 % interval; nan where there is none."""
 
     discounted: float
     discounted_ci: tuple[float, float]

@@ -19,10 +19,10 @@ from asap.policy.score import Parameters
 
 Carry = Any  # What an experience keeps from one update to the next: running lanes, or nothing.
 Fed = Any  # What the host hands to the compiled update.
-Told = Callable[[int], None]  # Hears how many there are so far.
+OnProgress = Callable[[int], None]  # Hears how many there are so far.
 
 
-def nobody(count: int) -> None:
+def ignore_progress(count: int) -> None:
     """Hears nothing."""
 
 
@@ -121,9 +121,14 @@ class Experience(Protocol):
         ...
 
     def evaluate(
-        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+        self,
+        policies: ASAPPolicy,
+        ids: EpisodeIds,
+        num_episodes: int,
+        deterministic: bool,
+        on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
-        """On the host: so many episodes of each task for each of the stacked policies; `told` hears how many have been
+        """On the host: so many episodes of each task for each of the stacked policies; `on_progress` hears how many have been
         played, of all together."""
         ...
 

@@ -68,8 +68,8 @@ class Loop:
         self._begin_compiling(states)
         evaluation = self.experience.look(states.policy, 0)
         episodes, active = states.totals.episodes.sum(-1), np.ones(self.config.run.seeds, bool)
-        told = self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=states.env_steps)
-        score = self._compare(states, told)
+        event = self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=states.env_steps)
+        score = self._compare(states, event)
         self._keep_best()
         self._save(states, score)
 
@@ -182,8 +182,8 @@ class Loop:
 
     def _active(self, states: TrainState) -> np.ndarray:
         """Asked on the host, where a few numbers cost less in NumPy than operations of JAX one by one."""
-        told = states.totals.episodes, states.env_steps, states.monitor.movement, states.spoiled
-        return is_active(self.config, self.budget, *map(np.asarray, told))
+        progress = states.totals.episodes, states.env_steps, states.monitor.movement, states.spoiled
+        return is_active(self.config, self.budget, *map(np.asarray, progress))
 
     # ---- Telling ----
 

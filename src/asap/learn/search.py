@@ -22,7 +22,7 @@ from asap.base.keys import host_generator
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals
 from asap.config.schema import Config
-from asap.experience.protocol import EpisodeIds, Evaluation, Experience, Told, nobody
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress, ignore_progress
 from asap.learn.state import Budget, drawn_policy
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
@@ -58,7 +58,7 @@ class Candidate(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """Steps that playing it again will take, as far as can be told."""
+        """Steps that playing it again will take, as far as is known."""
         return AGAIN * float(np.mean(self.lengths))
 
 
@@ -79,15 +79,21 @@ class Trials:
     def share_of(self, episodes: int, steps: int | float) -> float:
         return max(episodes / int(self._budget.episodes), steps / int(self._budget.steps))
 
-    def play(self, policies: Sequence[ASAPPolicy], num_episodes: int = 1, told: Told = nobody) -> Evaluation:
-        """Each policy plays so many episodes of every task, which nobody has played before; `told` hears how many
+    def play(
+        self, policies: Sequence[ASAPPolicy], num_episodes: int = 1, on_progress: OnProgress = ignore_progress
+    ) -> Evaluation:
+        """Each policy plays so many episodes of every task, which nobody has played before; `on_progress` hears how many
         policies have."""
         numbers = self._number + num_episodes * np.arange(len(policies))
         self._number += num_episodes * len(policies)
         ids = EpisodeIds([self.seed] * len(policies), SEARCH, numbers.tolist())
         each = num_episodes * self.experience.tasks.size
         played = self.experience.evaluate(
-            stack(list(policies)), ids, num_episodes, deterministic=False, told=lambda episodes: told(episodes // each)
+            stack(list(policies)),
+            ids,
+            num_episodes,
+            deterministic=False,
+            on_progress=lambda episodes: on_progress(episodes // each),
         )
         self.spent = EpisodeTotals(*(before + now for before, now in zip(self.spent, totals_of(played))))
         if self.moments is not None:
@@ -96,7 +102,12 @@ class Trials:
         return played
 
     def play_within(
-        self, policies: Sequence[ASAPPolicy], until: float, end: float, num_episodes: int = 1, told: Told = nobody
+        self,
+        policies: Sequence[ASAPPolicy],
+        until: float,
+        end: float,
+        num_episodes: int = 1,
+        on_progress: OnProgress = ignore_progress,
     ) -> list[tuple[list[float], list[float]]]:
         """Returns and steps of the first of the policies: of as many as are begun before the share `until` is spent.
 
@@ -112,7 +123,7 @@ class Trials:
             if not count:
                 break
             part, before = policies[len(found) : len(found) + count], len(found)
-            found += _per_episode(tasks, self.play(part, num_episodes, lambda done: told(before + done)))
+            found += _per_episode(tasks, self.play(part, num_episodes, lambda done: on_progress(before + done)))
         return found
 
 
@@ -132,9 +143,9 @@ def totals_of(played: Evaluation) -> EpisodeTotals:
     )
 
 
-def search(config: Config, experience: Experience, seed: int, told: Told = nobody) -> Found:
+def search(config: Config, experience: Experience, seed: int, on_progress: OnProgress = ignore_progress) -> Found:
     """The best of `run.candidates` policies, or of as many more as it takes to see a difference; fewer where the share
-    of the budget is used up, and none where it is too small for two of them. `told` hears how many have played.
+    of the budget is used up, and none where it is too small for two of them. `on_progress` hears how many have played.
 
     Playing the better ones again may take as much once more.
     """
@@ -147,13 +158,13 @@ def search(config: Config, experience: Experience, seed: int, told: Told = nobod
         drawn = [draw(config, tasks, host_generator(seed, _CANDIDATES, number)) for number in numbers]
         return [_as_seen(policy, trials.moments) for policy in drawn]
 
-    told(0)
+    on_progress(0)
     size = GROUP
     if trials.moments is not None:  # For these alone: on raw observations they are not as decided as they are meant.
         size = len(trials.play_within(group(GROUP), most / 2, end))
     while size > 1 and trials.share < most and (len(candidates) < run.candidates or _all_alike(candidates)):
         drawn, before = group(size), len(candidates)
-        played = trials.play_within(drawn, end, end, told=lambda done: told(before + done))
+        played = trials.play_within(drawn, end, end, on_progress=lambda done: on_progress(before + done))
         candidates += [Candidate(policy, *own) for policy, own in zip(drawn, played)]
         if len(played) < len(drawn):
             break
@@ -218,28 +229,32 @@ def draw(config: Config, tasks: TaskSet, generator: np.random.Generator) -> ASAP
 
 
 def search_symmetries(
-    config: Config, experience: Experience, seed: int, policy: ASAPPolicy, told: Told = nobody
+    config: Config, experience: Experience, seed: int, policy: ASAPPolicy, on_progress: OnProgress = ignore_progress
 ) -> Found:
     """The policy with its planes turned by the sign pattern that has the best mean return over a few episodes; of as
     many patterns as the budget has room for."""
     trials = Trials(experience, seed, Budget.of(config))
     images = [flip(policy, signs) for signs in np.asarray(sign_patterns(policy.partition.num_planes))]
-    played = trials.play_within(images, 1.0, 1.0, config.run.search_episodes, told)
+    played = trials.play_within(images, 1.0, 1.0, config.run.search_episodes, on_progress)
     best = images[int(np.argmax([np.mean(returns) for returns, _ in played]))] if played else policy
     return Found(best, trials.moments, trials.spent)
 
 
 def found_start(
-    config: Config, experience: Experience, seed: int, given: ASAPPolicy | None, told: Told = nobody
+    config: Config,
+    experience: Experience,
+    seed: int,
+    given: ASAPPolicy | None,
+    on_progress: OnProgress = ignore_progress,
 ) -> Found:
-    """Where a seed begins: from a given policy or its best image, from the best of some, or as it is drawn. `told`
+    """Where a seed begins: from a given policy or its best image, from the best of some, or as it is drawn. `on_progress`
     hears how many policies have been tried."""
     tasks = experience.tasks
     if given is None and config.run.candidates:
-        return search(config, experience, seed, told)
+        return search(config, experience, seed, on_progress)
     policy = drawn_policy(config, tasks, seed) if given is None else given
     if config.run.search_episodes:
-        return search_symmetries(config, experience, seed, policy, told)
+        return search_symmetries(config, experience, seed, policy, on_progress)
     size = len(tasks.spec.observation_names)
     return Found(policy, no_moments(size) if tasks.is_scaled else None, no_totals(tasks))
 

@@ -64,8 +64,8 @@ def take_over(
     )
     if state.moments is not None:
         after = scaled_by(after, merged(state.moments, seen_in(batch)))
-    told = state.totals.episodes, state.env_steps, state.monitor.movement, state.spoiled
-    active = is_active(config, budget, *told)
+    progress = state.totals.episodes, state.env_steps, state.monitor.movement, state.spoiled
+    active = is_active(config, budget, *progress)
     kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
     after = jax.tree.map(lambda new, old: jnp.where(active & finite, new, old), after, kept)
     return after, Metrics(

@@ -28,7 +28,7 @@ from asap.compose import compose, feature_settings, given_task, refuse_unsaid, s
 from asap.config.schema import Config
 from asap.envs.recorded import SaidEnv
 from asap.experience.choose import choose
-from asap.experience.protocol import EpisodeIds, Evaluation, Told, nobody
+from asap.experience.protocol import EpisodeIds, Evaluation, OnProgress, ignore_progress
 from asap.learn.state import TrainState
 from asap.model import reading
 from asap.model.files import Saved, are_equal, policies_in, read_saved, source_policies, write_saved
@@ -195,9 +195,9 @@ class ASAP:
             self._join(Path(run))
         steps = None if total_timesteps is None else require_integer("total_timesteps", total_timesteps, 1)
         config = self._with_more(None if episodes is None else require_integer("episodes", episodes, 1), steps)
-        with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as (told, phase):
+        with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as (log, phase):
             given = source_policies(config) if self._is_drawn else self.policies
-            training = run, config, self.tasks, [*told, *callbacks], self._workers
+            training = run, config, self.tasks, [*log, *callbacks], self._workers
             states, self.result = learn_on(*training, given, self._state, stop, phase)
         self._take(states)
         self._verdict = self.result.verdict
@@ -268,9 +268,9 @@ class ASAP:
         episodes: int | None,
         seeds: list[int],
         deterministic: bool | None = None,
-        told: Told = nobody,
+        on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
-        """Episodes of stacked policies on every task, each with a seed of its own; `told` hears how many so far."""
+        """Episodes of stacked policies on every task, each with a seed of its own; `on_progress` hears how many so far."""
         run = self.config.run
         count = require_episodes("episodes", run.final_episodes if episodes is None else episodes)
         seeds = [require_seed("seed", seed) for seed in seeds]
@@ -278,7 +278,7 @@ class ASAP:
         with temporary_folder() as folder:
             experience = choose(self.config, self.tasks, self._workers, folder, print_note, learns=False)
             try:
-                return experience.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure, told)
+                return experience.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure, on_progress)
             finally:
                 experience.close()
 
@@ -346,5 +346,5 @@ class ASAP:
     def _saved(self) -> Saved:
         state = self._state if self._state is not None else to_arrays(self.policies)
         counted = self.num_episodes, self.num_timesteps
-        told = counted, self._is_drawn, self._unsaid is None, self.verdict
-        return Saved(self.config, self.tasks, self.seed, state, self._state is not None, *told)
+        about = counted, self._is_drawn, self._unsaid is None, self.verdict
+        return Saved(self.config, self.tasks, self.seed, state, self._state is not None, *about)

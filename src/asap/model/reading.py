@@ -50,16 +50,16 @@ def explanation(model: "ASAP", shown: Task | None, play: Play) -> "Explanation":
     return explained if outcome is None else explained.judged(outcome.as_dict(), outcome.notes())
 
 
-def verdict(told: Verdict | Path | None, policies: ASAPPolicy) -> Verdict | None:
+def verdict(source: Verdict | Path | None, policies: ASAPPolicy) -> Verdict | None:
     """As it is known, or as a run tells it of the policies with which it ended; those of earlier releases do not.
 
     A log that cannot be read costs only this.
     """
-    if not isinstance(told, Path):
-        return told
+    if not isinstance(source, Path):
+        return source
     last: dict[str, Any] = {}
     with contextlib.suppress(UserError):
-        for event in Run(told, notice=lambda text: None).events():
+        for event in Run(source, notice=lambda text: None).events():
             last = event if event.get("kind") == "end" else last
     is_theirs = last.get("parameters_sha256") == parameter_digest(policies)
     return Verdict.read(last.get("verdict")) if is_theirs else None

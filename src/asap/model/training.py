@@ -21,7 +21,7 @@ from asap.compose import tasks_text
 from asap.config.schema import Config, PolicyConfig
 from asap.config.toml import to_toml
 from asap.experience.choose import choose
-from asap.experience.protocol import EpisodeIds, Evaluation, Experience, Told
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress
 from asap.learn.loop import Loop
 from asap.learn.search import found_start, no_totals, num_tried, stacked_starts
 from asap.learn.state import Budget, Start, TrainState, drawn_critic, drawn_policy, parameter_digest, restored
@@ -116,12 +116,12 @@ def _evaluated(training: Training, experience: Experience, states: TrainState) -
     run = training.config.run
     total = run.final_episodes * training.tasks.size * run.seeds
 
-    def told(count: int) -> None:
+    def on_progress(count: int) -> None:
         training.phase(f"evaluating, {count:,} of {total:,} episodes")
 
     with contextlib.suppress(Interrupted):
         ids = EpisodeIds(seeds_of(training.config), EVALUATION)
-        return experience.evaluate(states.outcome, ids, run.final_episodes, run.deterministic, told)
+        return experience.evaluate(states.outcome, ids, run.final_episodes, run.deterministic, on_progress)
 
 
 def _judged(
@@ -183,8 +183,8 @@ def train_run(
                 run.append({"kind": "error", "message": str(error)})
             raise
         if result.finished:
-            told = None if result.verdict is None else result.verdict.as_dict()
-            run.append({"kind": "end", "parameters_sha256": result.parameters_sha256, "verdict": told})
+            verdict = None if result.verdict is None else result.verdict.as_dict()
+            run.append({"kind": "end", "parameters_sha256": result.parameters_sha256, "verdict": verdict})
     return states, result
 
 
@@ -264,16 +264,16 @@ def _starts(training: Training, experience: Experience) -> Start:
     return Start(policies, critics, totals, moments)
 
 
-def _searching(training: Training, index: int) -> Told:
+def _searching(training: Training, index: int) -> OnProgress:
     """Tells how far the search for the start of a seed is; where there is none, nobody asks."""
     config = training.config
     total = num_tried(config, training.given is not None)
     of_seed = "" if config.run.seeds == 1 else f" (seed {index + 1} of {config.run.seeds})"
 
-    def told(count: int) -> None:
+    def on_progress(count: int) -> None:
         training.phase(f"searching for a start{of_seed}, {count} of {max(count, total)}")
 
-    return told
+    return on_progress
 
 
 def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:

@@ -1,6 +1,6 @@
 """How a training came out: its return, whether that is better than random play, and whether it was still improving.
 
-All are told from numbers that a run records, so that who reads the run later need not play.
+All come from numbers that a run records, so that who reads the run later need not play.
 """
 
 import contextlib
@@ -42,11 +42,11 @@ class SeedReturns(NamedTuple):
         return {"return": list(self.returns), "episodes": self.episodes, "deterministic": self.deterministic}
 
     @classmethod
-    def read(cls, told: object, num_seeds: int) -> "SeedReturns | None":
+    def read(cls, record: object, num_seeds: int) -> "SeedReturns | None":
         """As `as_dict` gave it; None for anything else, which a file may hold."""
-        if not isinstance(told, dict):
+        if not isinstance(record, dict):
             return None
-        returns, episodes, deterministic = (told.get(key) for key in ("return", "episodes", "deterministic"))
+        returns, episodes, deterministic = (record.get(key) for key in ("return", "episodes", "deterministic"))
         are_known = isinstance(returns, list) and len(returns) == num_seeds and all(map(_is_finite, returns))
         if not (are_known and (episodes is None or _is_count(episodes)) and isinstance(deterministic, bool)):
             return None
@@ -89,17 +89,17 @@ class Verdict(NamedTuple):
         }
 
     @classmethod
-    def read(cls, told: object) -> "Verdict | None":
+    def read(cls, record: object) -> "Verdict | None":
         """As `as_dict` gave it; None for anything else, which a file may hold."""
-        if not isinstance(told, dict) or not told.keys() >= dict.fromkeys(_KEYS).keys():
+        if not isinstance(record, dict) or not record.keys() >= dict.fromkeys(_KEYS).keys():
             return None
-        final, random, episodes, no_better, improving, seeds = (told[key] for key in _KEYS)
+        final, random, episodes, no_better, improving, seeds = (record[key] for key in _KEYS)
         are_counts = all(map(_is_count, (episodes, improving, seeds)))
         known = all(mean is None or _is_finite(mean) for mean in (final, random))
         is_whole = not no_better or None not in (final, random)
         if not (are_counts and known and is_whole and no_better in (None, True, False)):
             return None
-        returns = (SeedReturns.read(told.get(key), seeds) for key in ("evaluated", "trained"))
+        returns = (SeedReturns.read(record.get(key), seeds) for key in ("evaluated", "trained"))
         return cls(final, random, episodes, no_better, improving, seeds, *returns)
 
 

@@ -1,6 +1,6 @@
 """The policy on the host, in NumPy, one observation at a time.
 
-A foreign environment is played step by step on the host. There a compiled function costs more to call than to compute,
+A Gymnasium environment is played step by step on the host. There a compiled function costs more to call than to compute,
 and a worker that need not import JAX starts in a fraction of a second. So the formulas of `asap.policy` and
 `asap.policy.features` stand here once more, with what does not change within an episode multiplied out beforehand, the
 task's descriptor included; a test holds both to the same probabilities. A choice is one comparison with random numbers

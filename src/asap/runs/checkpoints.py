@@ -70,13 +70,13 @@ def require_same(config: "Config", checkpoint: Checkpoint, where: Path, names_sa
 
     An environment may come by another name, as long as its spaces fit: its names do not say all.
     """
-    told, now = checkpoint.meta.get("settings"), belonging(config)["settings"]
-    if not isinstance(told, dict):  # Release 0.1 has kept less.
+    kept, now = checkpoint.meta.get("settings"), belonging(config)["settings"]
+    if not isinstance(kept, dict):  # Release 0.1 has kept less.
         names = {"tasks": "run.tasks", "seeds": "run.seeds", "hyperplanes": "policy.hyperplanes"}
-        told = {key: checkpoint.meta[name] for name, key in names.items() if name in checkpoint.meta}
+        kept = {key: checkpoint.meta[name] for name, key in names.items() if name in checkpoint.meta}
     for key in now:
-        if key in told and told[key] != now[key] and (names_say_all or key != "run.tasks"):
-            what = f"was changed in config.toml: the checkpoints of the run are of {told[key]!r}"
+        if key in kept and kept[key] != now[key] and (names_say_all or key != "run.tasks"):
+            what = f"was changed in config.toml: the checkpoints of the run are of {kept[key]!r}"
             raise RunError(key, what, repr(now[key]), f"put that back, or start a new run ({where})")
 
 

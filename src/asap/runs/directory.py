@@ -56,7 +56,7 @@ class Run:
     ) -> "Run":
         """A new run in a new or empty directory; with `overwrite`, also in place of an earlier run.
 
-        `tasks_text` is what can be told about its tasks without an environment.
+        `tasks_text` describes its tasks without an environment.
         """
         run, config = cls(path, notice), _utf8(config_text)
         if os.path.lexists(run.path) and not run.path.is_dir():

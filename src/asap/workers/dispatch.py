@@ -151,8 +151,8 @@ class Dispatcher:
         self._has_ever_started = False
         self._seats = [_Seat(self._looked) for _ in range(workers.num_workers)]
 
-    def play(self, works: Sequence[Work], told: Callable[[int], None] = nobody_watches) -> list[Finished]:
-        """In the order of the works. Of several failures, the error is that of the first in this order. `told` hears
+    def play(self, works: Sequence[Work], on_progress: Callable[[int], None] = nobody_watches) -> list[Finished]:
+        """In the order of the works. Of several failures, the error is that of the first in this order. `on_progress` hears
         how many episodes have come back."""
         batch = Assignments(works, self._retries)
         while not batch.is_complete:
@@ -160,7 +160,7 @@ class Dispatcher:
             self._hand_out(batch)
             for event in self._workers.poll(self._tick):
                 self._take(event, batch)
-            told(batch.num_played)
+            on_progress(batch.num_played)
             self._look(batch)
         if batch.failed is not None:
             raise self._explain(batch.failed)

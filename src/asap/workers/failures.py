@@ -48,10 +48,10 @@ class Recording(NamedTuple):
     tag: str | None = None  # The user's, over what is imported and called.
 
     @classmethod
-    def of(cls, source: EnvSource, failed: Failed, rules: EnvLimits = EnvLimits()) -> "Recording":
+    def of(cls, source: EnvSource, failed: Failed, limits: EnvLimits = EnvLimits()) -> "Recording":
         error = f"{failed.field}: {failed.what}"
         seed = failed.episode.reset_seed
-        recording = cls(source.name, source.options, rules._asdict(), seed, failed.actions, error, failed.traceback)
+        recording = cls(source.name, source.options, limits._asdict(), seed, failed.actions, error, failed.traceback)
         return recording._replace(tag=trust.tag(recording.names))
 
     @property

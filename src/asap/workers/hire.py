@@ -87,7 +87,7 @@ class InProcess(Workers):
 
     def __init__(self, sources: tuple[HostedSource, ...], watch: Callable[..., None] = nobody_watches):
         self._environments, self._watch = Environments(sources), watch
-        self._environments.of_task(0)  # One that is broken is told at the start.
+        self._environments.of_task(0)  # A broken one is found at the start.
         self._events: list[Event] = [Started(0)]
         self._work: Work | None = None
 

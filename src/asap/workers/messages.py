@@ -54,9 +54,9 @@ def encode(message: Message) -> bytes:
 
 def decode(frame: bytes | bytearray) -> Message:
     """The message of a whole frame, or `BadMessage`."""
-    told, arrays = unpack(frame)
+    fields, arrays = unpack(frame)
     try:
-        return _HEAR[told["kind"]](told, arrays)
+        return _HEAR[fields["kind"]](fields, arrays)
     except BadMessage:
         raise
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -67,13 +67,13 @@ def _tell_hello(message: Hello, arrays: list[np.ndarray]) -> dict[str, Any]:
     return {"sources": [[source.name, source.options, limits._asdict()] for source, limits in message.sources]}
 
 
-def _hear_hello(told: dict[str, Any], arrays: list[np.ndarray]) -> Hello:
+def _hear_hello(fields: dict[str, Any], arrays: list[np.ndarray]) -> Hello:
     sources = tuple(
         HostedSource(
             EnvSource(_a(str, name), _a(dict, options)),
             EnvLimits.checked(*(limits[part] for part in EnvLimits._fields)),
         )
-        for name, options, limits in told["sources"]
+        for name, options, limits in fields["sources"]
     )
     if not sources:
         raise BadMessage("no environment")
@@ -91,13 +91,13 @@ def _tell_work(work: Work, arrays: list[np.ndarray]) -> dict[str, Any]:
     }
 
 
-def _hear_work(told: dict[str, Any], arrays: list[np.ndarray]) -> Work:
-    names = [_a(str, name) for name in _a(list, told["names"])]
+def _hear_work(fields: dict[str, Any], arrays: list[np.ndarray]) -> Work:
+    names = [_a(str, name) for name in _a(list, fields["names"])]
     if len(set(names)) < len(names):
         raise BadMessage("two arrays of one name")
-    plan = Plan(_a(dict, told["static"]), dict(zip(names, arrays, strict=True)))
-    episodes = tuple(map(_episode, _a(list, told["episodes"])))
-    return Work(_a(int, told["number"]), plan, episodes, _a(bool, told["deterministic"]))
+    plan = Plan(_a(dict, fields["static"]), dict(zip(names, arrays, strict=True)))
+    episodes = tuple(map(_episode, _a(list, fields["episodes"])))
+    return Work(_a(int, fields["number"]), plan, episodes, _a(bool, fields["deterministic"]))
 
 
 def _tell_finished(finished: Finished, arrays: list[np.ndarray]) -> dict[str, Any]:
@@ -112,16 +112,16 @@ def _tell_finished(finished: Finished, arrays: list[np.ndarray]) -> dict[str, An
     }
 
 
-def _hear_finished(told: dict[str, Any], arrays: list[np.ndarray]) -> Finished:
-    failed = None if told["failed"] is None else _hear_failed(told["failed"])
-    played = tuple(_hear_played(told["played"], *arrays)) if _a(list, told["played"]) else ()
+def _hear_finished(fields: dict[str, Any], arrays: list[np.ndarray]) -> Finished:
+    failed = None if fields["failed"] is None else _hear_failed(fields["failed"])
+    played = tuple(_hear_played(fields["played"], *arrays)) if _a(list, fields["played"]) else ()
     if arrays and not played:
         raise BadMessage("arrays without episodes")
-    return Finished(_a(int, told["number"]), played, failed)
+    return Finished(_a(int, fields["number"]), played, failed)
 
 
-def _hear_played(told: list[Any], observations: Any, skills: Any, actions: Any, rewards: Any) -> Iterator[Played]:
-    lengths = [_a(int, length) for _, length, *_ in told]
+def _hear_played(fields: list[Any], observations: Any, skills: Any, actions: Any, rewards: Any) -> Iterator[Played]:
+    lengths = [_a(int, length) for _, length, *_ in fields]
     steps = sum(lengths)
     fits = (
         min(lengths) > 0
@@ -135,7 +135,7 @@ def _hear_played(told: list[Any], observations: Any, skills: Any, actions: Any, 
     if not fits:
         raise BadMessage("episodes whose parts do not fit together")
     begin = 0
-    for index, (episode, length, terminated, success, notes) in enumerate(told):
+    for index, (episode, length, terminated, success, notes) in enumerate(fields):
         now = slice(begin, begin + length)
         yield Played(
             _episode(episode),
@@ -150,15 +150,17 @@ def _hear_played(told: list[Any], observations: Any, skills: Any, actions: Any, 
         begin += length
 
 
-def _hear_failed(told: dict[str, Any]) -> Failed:
-    texts = {name: _a(str, told[name]) for name in ("field", "what", "value", "traceback")}
-    return Failed(_episode(told["episode"]), step=_a(int, told["step"]), actions=_a(list, told["actions"]), **texts)
+def _hear_failed(fields: dict[str, Any]) -> Failed:
+    texts = {name: _a(str, fields[name]) for name in ("field", "what", "value", "traceback")}
+    return Failed(
+        _episode(fields["episode"]), step=_a(int, fields["step"]), actions=_a(list, fields["actions"]), **texts
+    )
 
 
-def _episode(told: list[Any]) -> EpisodeId:
-    seed, stream, number, task = (_a(int, part) for part in _a(list, told))
+def _episode(fields: list[Any]) -> EpisodeId:
+    seed, stream, number, task = (_a(int, part) for part in _a(list, fields))
     if min(seed, number, task) < 0 or stream not in STREAMS:
-        raise BadMessage(f"not the id of an episode: {told!r:.80}")
+        raise BadMessage(f"not the id of an episode: {fields!r:.80}")
     return EpisodeId(seed, stream, number, task)
 
 
@@ -172,16 +174,16 @@ def _tell_ready(message: Ready, arrays: list[np.ndarray]) -> dict[str, Any]:
     return {"versions": message.versions}
 
 
-def _hear_ready(told: dict[str, Any], arrays: list[np.ndarray]) -> Ready:
-    return Ready({_a(str, name): _a(str, version) for name, version in told["versions"].items()})
+def _hear_ready(fields: dict[str, Any], arrays: list[np.ndarray]) -> Ready:
+    return Ready({_a(str, name): _a(str, version) for name, version in fields["versions"].items()})
 
 
 def _tell_refused(message: Refused, arrays: list[np.ndarray]) -> dict[str, Any]:
     return message._asdict()
 
 
-def _hear_refused(told: dict[str, Any], arrays: list[np.ndarray]) -> Refused:
-    return Refused(_a(str, told["line"]), _a(int, told["exit_code"]))
+def _hear_refused(fields: dict[str, Any], arrays: list[np.ndarray]) -> Refused:
+    return Refused(_a(str, fields["line"]), _a(int, fields["exit_code"]))
 
 
 _TELL = {
@@ -195,7 +197,7 @@ _TELL = {
 _HEAR = {
     "Hello": _hear_hello,
     "Work": _hear_work,
-    "Goodbye": lambda told, arrays: Goodbye(),
+    "Goodbye": lambda fields, arrays: Goodbye(),
     "Ready": _hear_ready,
     "Finished": _hear_finished,
     "Refused": _hear_refused,

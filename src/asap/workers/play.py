@@ -29,8 +29,8 @@ class Environments:
         return self._made[task]
 
     def close(self) -> None:
-        for border in self._made.values():
-            border.close()
+        for env in self._made.values():
+            env.close()
 
 
 def play_chunk(environments: Environments, work: Work, watch: Callable[[int, int], None] = nobody_watches) -> Finished:
@@ -55,17 +55,17 @@ def play_episode(
     deterministic: bool,
     watch: Callable[[int], None] = nobody_watches,
 ) -> Played:
-    """One episode from its reset to its end; the border sees to it that there is one."""
-    border = environments.of_task(episode.task, watch)
+    """One episode from its reset to its end; CheckedEnv sees to it that there is one."""
+    env = environments.of_task(episode.task, watch)
     player.begin(episode.choices(), deterministic, episode.task)
     watch(0)
-    x = border.reset(episode)
+    x = env.reset(episode)
     observations, skills, actions, rewards = [x], [], [], []
     ended = False
     while not ended:
         skill, action = player.choose(x)
         watch(len(skills) + 1)
-        x, reward, ended = border.step(action)
+        x, reward, ended = env.step(action)
         observations.append(x)
         skills.append(skill)
         actions.append(action)
@@ -77,7 +77,7 @@ def play_episode(
         np.asarray(skills, np.int32),
         np.asarray(actions, np.int32 if is_discrete else np.float32),
         np.asarray(rewards, np.float32),
-        border.terminated,
-        border.success,
-        border.take_notes(),
+        env.terminated,
+        env.success,
+        env.take_notes(),
     )

@@ -17,7 +17,7 @@ from asap.envs.gymnasium.make import HostedSource
 from asap.workers.backend import Died, Event, Stopped, WorkerProgress, Workers, event_of
 from asap.workers.messages import BadMessage, Hello, Message, Ready, decode, encode
 from asap.workers.pool import PATIENCE_AT_CLOSE
-from asap.workers.relay import Relay, Reply
+from asap.workers.remote_worker import RemoteWorker, Reply
 from asap.workers.serve import versions
 from asap.workers.work import Work
 
@@ -39,7 +39,7 @@ PLACE = {
 
 
 def runtime_env() -> dict[str, Any]:
-    """Or Ray kills the keeper together with the relay, and nobody is left to end what the environment has started.
+    """Or Ray kills the supervisor together with the remote, and nobody is left to end what the environment has started.
 
     With such settings Ray starts an interpreter through a shell, to which it gives the path as it is.
     """
@@ -59,8 +59,8 @@ class RayWorkers(Workers):
         self._hello = encode(Hello(tuple(one.portable() for one in sources)))
         self._ray, self._is_ours = connect(address or os.environ.get("RAY_ADDRESS"), num_workers)
         self.num_workers = num_workers
-        self._new_relay = self._ray.remote(**PLACE, runtime_env=runtime_env())(Relay)
-        self._relays: dict[int, Any] = {}
+        self._new_remote = self._ray.remote(**PLACE, runtime_env=runtime_env())(RemoteWorker)
+        self._remotes: dict[int, Any] = {}
         self._asked: dict[Any, int] = {}  # Workers, by the answer that is awaited.
         self._progress: dict[int, WorkerProgress | None] = {}
         for worker in range(num_workers):
@@ -81,26 +81,26 @@ class RayWorkers(Workers):
 
     def restart(self, worker: int) -> None:
         self._asked = {answer: other for answer, other in self._asked.items() if other != worker}
-        self._ray.kill(self._relays[worker])
+        self._ray.kill(self._remotes[worker])
         self._start(worker)
 
     def close(self) -> None:
-        placed = [relay for worker, relay in self._relays.items() if self._progress[worker] is not None]
-        farewells = [relay.close.remote(PATIENCE_AT_CLOSE) for relay in placed]
+        placed = [remote for worker, remote in self._remotes.items() if self._progress[worker] is not None]
+        farewells = [remote.close.remote(PATIENCE_AT_CLOSE) for remote in placed]
         if farewells:
             self._ray.wait(farewells, num_returns=len(farewells), timeout=PATIENCE_AT_CLOSE + 2 * PATIENCE)
-        for relay in self._relays.values():
-            self._ray.kill(relay)
-        self._asked, self._relays = {}, {}
+        for remote in self._remotes.values():
+            self._ray.kill(remote)
+        self._asked, self._remotes = {}, {}
         if self._is_ours:
             self._ray.shutdown()
 
     def _start(self, worker: int) -> None:
-        self._relays[worker], self._progress[worker] = self._new_relay.remote(sys.path), None
+        self._remotes[worker], self._progress[worker] = self._new_remote.remote(sys.path), None
         self._ask(worker, self._hello)
 
     def _ask(self, worker: int, frame: bytes = b"") -> None:
-        self._asked[self._relays[worker].exchange.remote(frame, PATIENCE)] = worker
+        self._asked[self._remotes[worker].exchange.remote(frame, PATIENCE)] = worker
 
     def _listen(self, worker: int, answer: Any) -> list[Event]:
         try:

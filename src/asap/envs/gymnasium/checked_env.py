@@ -1,4 +1,4 @@
-"""The border to a foreign environment: everything that enters is checked here, once, and is our own from here on."""
+"""A user's environment, with everything that comes from it checked here, once."""
 
 import functools
 import itertools
@@ -20,11 +20,11 @@ from asap.envs.gymnasium.spaces import bounds, check_spaces
 __all__ = ["DEFAULT_LIMIT", "CheckedEnv", "EnvError", "time_limit"]
 
 DEFAULT_LIMIT = 1000
-LARGE = 1e30  # Rewards beyond this are worth a remark.
+LARGE = 1e30  # Rewards beyond this are worth a note.
 _OF_TIME_LIMIT = "_max_episode_steps"  # Where Gymnasium's TimeLimit has it; it shows in a spec only if there is one.
 
 
-def time_limit(env: Any, rules: EnvLimits) -> int:
+def time_limit(env: Any, limits: EnvLimits) -> int:
     """After how many steps an episode is truncated."""
     own = env.spec.max_episode_steps if env.spec is not None else None
     if own is None and env.has_wrapper_attr(_OF_TIME_LIMIT):
@@ -32,7 +32,7 @@ def time_limit(env: Any, rules: EnvLimits) -> int:
     if own is not None and (isinstance(own, bool) or not isinstance(own, int | np.integer) or own < 1):
         cure = "give its spec a number, or none"
         raise UserError("env", "max_episode_steps must be an integer from 1", show(own), cure)
-    limits = [int(limit) for limit in (rules.max_steps, own) if limit is not None]
+    limits = [int(limit) for limit in (limits.max_steps, own) if limit is not None]
     return min(limits, default=DEFAULT_LIMIT)
 
 
@@ -60,8 +60,8 @@ class CheckedEnv:
     odd but not wrong is noted, each kind of thing once.
     """
 
-    def __init__(self, source: EnvSource, rules: EnvLimits):
-        self._rules = rules
+    def __init__(self, source: EnvSource, limits: EnvLimits):
+        self._limits = limits
         self._isolated, notes = Isolated(), Notes()
         self._note, self.take_notes = notes.add, notes.take
         before = Surroundings.now()
@@ -76,7 +76,7 @@ class CheckedEnv:
             control(self._spaces[1]),
         )
         self._low, self._high = bounds(self._spaces[0])
-        self._limit, self._scale = time_limit(self._env, rules), float(rules.reward_scale)
+        self._limit, self._scale = time_limit(self._env, limits), float(limits.reward_scale)
         is_one_hot = isinstance(self._spaces[0], (spaces.Discrete, spaces.MultiDiscrete))
         self._watches_bounds = not is_one_hot and bool(np.isfinite([self._low, self._high]).any())
         self.terminated, self.success = False, None
@@ -98,7 +98,7 @@ class CheckedEnv:
         self._tidy(self._before)
         self._isolated.hold()
         self._seen = [x]
-        if self._rules.strict_obs:
+        if self._limits.strict_obs:
             self._check_bounds("env.reset")
         return x
 
@@ -118,7 +118,7 @@ class CheckedEnv:
             raise self._placed(unreadable(error)) from None
         if self._watches_bounds:
             self._seen.append(x)
-            if self._rules.strict_obs:
+            if self._limits.strict_obs:
                 self._check_bounds("env.step")
         ended = terminated or truncated or self._elapsed >= self._limit
         if ended:
@@ -144,7 +144,7 @@ class CheckedEnv:
                 if is_of_a_person(error):
                     raise
                 trouble = raised(error)
-                if attempt >= self._rules.env_retries:
+                if attempt >= self._limits.env_retries:
                     raise trouble from error
                 continue
             if attempt:
@@ -185,7 +185,7 @@ class CheckedEnv:
                 "max_steps", f"an episode that did not end by itself was cut after {self._limit} steps (max_steps)"
             )
         if self._watches_bounds and self._seen:
-            # All observations at once: looked at one by one they would cost more than the rest of the border.
+            # All observations at once: looked at one by one they would cost more than the rest of the checks.
             outside = self._outside(np.concatenate(self._seen).reshape(len(self._seen), -1))
             if outside:
                 self._watches_bounds = False
@@ -220,8 +220,8 @@ class CheckedEnv:
 
     def _tidy(self, before: Surroundings) -> None:
         self._isolated.release()
-        for told in before.restore():
-            self._note(told, told)
+        for change in before.restore():
+            self._note(change, change)
         printed = self._isolated.sink.take_line()
         if printed:
             self._note("printed", f"the environment prints, for instance '{printed[:80]}'; its output is hidden")

@@ -9,7 +9,7 @@ _LONGEST = 300
 
 
 class EnvError(Exception):
-    """Raised where a value from an environment is refused; the border adds where in the episode that was."""
+    """Raised where a value from an environment is refused; CheckedEnv adds where in the episode that was."""
 
     def __init__(self, what: str, value: str = "", traceback: str = "", field: str = ""):
         super().__init__(what)
@@ -29,17 +29,17 @@ class EnvError(Exception):
 
 def raised(error: BaseException) -> EnvError:
     """The environment's own exception."""
-    told = "".join(tracebacks.format_exception(error))
-    return EnvError(f"env raised {type(error).__name__}: {message_of(error)}".removesuffix(": "), traceback=told)
+    lines = "".join(tracebacks.format_exception(error))
+    return EnvError(f"env raised {type(error).__name__}: {message_of(error)}".removesuffix(": "), traceback=lines)
 
 
 def unreadable(error: Exception) -> EnvError:
     """What was wrong with a value from an environment, which may also be an object that raises when it is looked at."""
     if isinstance(error, EnvError):
         return error
-    told = "".join(tracebacks.format_exception(error))
+    lines = "".join(tracebacks.format_exception(error))
     what = f"returned what cannot be read: {type(error).__name__}: {message_of(error)}".removesuffix(": ")
-    return EnvError(what, traceback=told)
+    return EnvError(what, traceback=lines)
 
 
 class Misbehaviour(Protocol):

@@ -22,7 +22,7 @@ RENDER_FPS = 15
 
 
 class RunningEpisode(NamedTuple):
-    """An episode under way. It stays on JAX's side of the border, so that a step converts one array and no more."""
+    """An episode under way. It stays in JAX's arrays, so that a step converts one array and no more."""
 
     key: Key  # Of the episode: its start is folded with 0, its t-th step with t.
     elapsed: Int[Array, ""]

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from asap.base.keys import Key, fold
 from asap.base.spec import Spec
-from asap.base.types import State, Task, Timestep
+from asap.base.types import State, TaskParameters, Timestep
 from asap.envs.catalog import find
 from asap.envs.core import CompiledTasks, Env, Episode, advance, begin
 from asap.envs.gymnasium.exported import (
@@ -38,19 +38,19 @@ class Limited(Env):
     env: Env
     spec: Spec = eqx.field(static=True)
 
-    def reset(self, key: Key, task: Task) -> State:
+    def reset(self, key: Key, task: TaskParameters) -> State:
         return self.env.reset(key, task)
 
     def noise(self, key: Key) -> Any:
         return self.env.noise(key)
 
-    def transition(self, noise: Any, state: State, action: Int[Array, ""], task: Task) -> Timestep:
+    def transition(self, noise: Any, state: State, action: Int[Array, ""], task: TaskParameters) -> Timestep:
         return self.env.transition(noise, state, action, task)
 
-    def observe(self, state: State, task: Task) -> Float[Array, "O"]:
+    def observe(self, state: State, task: TaskParameters) -> Float[Array, "O"]:
         return self.env.observe(state, task)
 
-    def descriptor(self, task: Task) -> Float[Array, "Z"]:
+    def descriptor(self, task: TaskParameters) -> Float[Array, "Z"]:
         return self.env.descriptor(task)
 
 
@@ -182,9 +182,9 @@ class TaskVectorEnv(VectorEnv):
     def _infos(self) -> dict[str, Any]:
         """Every environment is inside an episode, so none has succeeded; what has ended speaks in "final_info"."""
         none, every = np.zeros(self.num_envs, bool), np.ones(self.num_envs, bool)
-        return self._told(every, none, none.astype(int))
+        return self._info_of(every, none, none.astype(int))
 
-    def _told(self, whom: np.ndarray, success: np.ndarray, status: np.ndarray) -> dict[str, Any]:
+    def _info_of(self, whom: np.ndarray, success: np.ndarray, status: np.ndarray) -> dict[str, Any]:
         """The infos of some environments, each with Gymnasium's mask ("_" before the key) of those it is about."""
         infos = {"success": success & whom, "_success": whom.copy()}
         if self._view.status_names:
@@ -200,5 +200,5 @@ class TaskVectorEnv(VectorEnv):
         final_obs = np.full(self.num_envs, None, object)
         for index in np.flatnonzero(ended):
             final_obs[index] = final[index]
-        told = self._told(ended, success, status)
-        return {"final_obs": final_obs, "_final_obs": ended, "final_info": told, "_final_info": ended.copy()}
+        final_info = self._info_of(ended, success, status)
+        return {"final_obs": final_obs, "_final_obs": ended, "final_info": final_info, "_final_info": ended.copy()}

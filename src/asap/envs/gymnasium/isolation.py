@@ -1,4 +1,4 @@
-"""Keeping what a foreign environment does to this process within the environment: its prints, its floating-point error
+"""Keeping what a user's environment does to this process within the environment: its prints, its floating-point error
 settings, its handlers, its moves.
 
 Environments may be played in several threads. So nothing of the process is exchanged while one of them runs, apart from
@@ -140,22 +140,22 @@ class Surroundings(NamedTuple):
 
     def restore(self) -> list[str]:
         """Puts back what was changed since, and tells it."""
-        told = []
+        changes = []
         now = Surroundings.now()
         if now.folder != self.folder and self.folder is not None:
             os.chdir(self.folder)
-            told.append(f"the environment changed the working directory to '{now.folder}'; changed back")
+            changes.append(f"the environment changed the working directory to '{now.folder}'; changed back")
         if now.umask != self.umask:
             os.umask(self.umask)
-            told.append(f"the environment changed the umask to {now.umask:03o}; changed back")
+            changes.append(f"the environment changed the umask to {now.umask:03o}; changed back")
         if now.handlers != self.handlers and _is_main_thread():
             changed = [number for number, handler in self.handlers.items() if now.handlers[number] != handler]
             for number in changed:
                 signal.signal(number, self.handlers[number] or signal.SIG_DFL)  # None: not installed from Python.
-            told.append(
+            changes.append(
                 f"the environment installed handlers of {', '.join(number.name for number in changed)}; put back"
             )
-        return told
+        return changes
 
 
 # Those that stop a run; asking for all there are takes longer than the reset of a small environment.

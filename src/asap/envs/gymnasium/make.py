@@ -24,10 +24,10 @@ class EnvNotMade(UserError):
 
 
 class EnvLimits(NamedTuple):
-    """What the border holds an environment to."""
+    """What an environment is held to."""
 
     max_steps: int | None = None  # None: the environment's own time limit, or 1000 where it has none.
-    strict_obs: bool = False  # Observations outside their bounds: an error rather than a remark.
+    strict_obs: bool = False  # Observations outside their bounds: an error rather than a note.
     reward_scale: float = 1.0
     env_retries: int = 2  # How often a `reset` that raises is tried again.
 

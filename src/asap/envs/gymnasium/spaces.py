@@ -164,22 +164,22 @@ def record(space: Space) -> dict[str, Any]:
     raise TypeError(f"no record of {space}")
 
 
-def restore(told: dict[str, Any]) -> Space:
+def restore(record: dict[str, Any]) -> Space:
     """ValueError, TypeError or KeyError where it is no record."""
-    if told["kind"] == "Dict":
-        return spaces.Dict([(key, restore(part)) for key, part in told["parts"]])
-    kind, dtype = told["kind"], np.dtype(told["dtype"])
+    if record["kind"] == "Dict":
+        return spaces.Dict([(key, restore(part)) for key, part in record["parts"]])
+    kind, dtype = record["kind"], np.dtype(record["dtype"])
     if kind == "Discrete":
-        return spaces.Discrete(told["n"], start=told["start"], dtype=dtype.type)
+        return spaces.Discrete(record["n"], start=record["start"], dtype=dtype.type)
     if kind == "MultiDiscrete":
-        return spaces.MultiDiscrete(np.asarray(told["nvec"]), dtype=dtype.type, start=np.asarray(told["start"]))
+        return spaces.MultiDiscrete(np.asarray(record["nvec"]), dtype=dtype.type, start=np.asarray(record["start"]))
     if kind == "MultiBinary":
-        shape = tuple(told["shape"])  # Gymnasium tells a number from a shape of one number.
+        shape = tuple(record["shape"])  # Gymnasium tells a number from a shape of one number.
         return spaces.MultiBinary(shape[0] if len(shape) == 1 else shape)
     if kind == "Box":
         low, high = (
-            np.asarray([float(bound) for bound in told[name]]).reshape(told["shape"]) for name in ("low", "high")
+            np.asarray([float(bound) for bound in record[name]]).reshape(record["shape"]) for name in ("low", "high")
         )
         with np.errstate(all="ignore"):
-            return spaces.Box(low.astype(dtype), high.astype(dtype), tuple(told["shape"]), dtype.type)
+            return spaces.Box(low.astype(dtype), high.astype(dtype), tuple(record["shape"]), dtype.type)
     raise ValueError(f"unknown space {kind!r}")

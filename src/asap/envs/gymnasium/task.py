@@ -53,7 +53,7 @@ class HostedTask:
 
     name: str
     source: EnvSource
-    rules: EnvLimits
+    limits: EnvLimits
     spec: Spec
     threshold: float | None  # The mean return at which its makers call it solved.
     observation_space: Space
@@ -61,7 +61,7 @@ class HostedTask:
     basis: str = "linear"
     misspecified: tuple[float, ...] = ()
     approximate: tuple[float, ...] = ()
-    remarks: tuple[str, ...] = ()  # What the user should know before it is learned; not kept in files.
+    notes: tuple[str, ...] = ()  # What the user should know before it is learned; not kept in files.
     is_recorded: bool = False  # Read from a file: nobody has looked at the environment in this process.
 
     @property
@@ -108,7 +108,7 @@ class HostedTask:
 
     @property
     def hosted_source(self) -> HostedSource:
-        return HostedSource(self.source, self.rules)
+        return HostedSource(self.source, self.limits)
 
     @property
     def budget(self) -> tuple[str, ...]:
@@ -153,13 +153,13 @@ def _shape(value: Any) -> tuple[int, ...] | None:
         return None
 
 
-def describe(source: EnvSource, rules: EnvLimits) -> HostedTask:
+def describe(source: EnvSource, limits: EnvLimits) -> HostedTask:
     """Makes the environment once, to look at it; raises UserError where it cannot be learned."""
     before, isolated = Surroundings.now(), Isolated()
     try:
         env = isolated.run(source.build)
         try:
-            return _described(env, source, rules)
+            return _described(env, source, limits)
         finally:
             isolated.close(env)
     finally:
@@ -169,7 +169,7 @@ def describe(source: EnvSource, rules: EnvLimits) -> HostedTask:
 def look_at(task: HostedTask, notice: Callable[[str], None]) -> None:
     """Makes the environment of a recorded task once, before it is played: it must still be what it was."""
     if task.is_recorded:
-        require_fit(describe(task.source, task.rules), task, notice)
+        require_fit(describe(task.source, task.limits), task, notice)
 
 
 def require_fit(given: HostedTask, wanted: HostedTask, notice: Callable[[str], None]) -> None:
@@ -199,14 +199,14 @@ def _has_box(space: Space) -> bool:
     return isinstance(space, spaces.Box)
 
 
-def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
+def _described(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
     check_spaces(env.observation_space, env.action_space)
-    remarks = [remark for wrapper, remark in _REMARKS.items() if _is_within(env, wrapper)]
+    notes = [note for wrapper, note in _NOTES.items() if _is_within(env, wrapper)]
     spec = Spec(
-        observation_names=observation_names(env, remarks.append),
+        observation_names=observation_names(env, notes.append),
         unit="",
-        action_names=action_names(env, remarks.append),
-        horizon=time_limit(env, rules),
+        action_names=action_names(env, notes.append),
+        horizon=time_limit(env, limits),
         discount=DISCOUNT,
         normalized=_is_within(env, NormalizeObservation),
         **_spec_of_spaces(env.observation_space, env.action_space),
@@ -218,10 +218,10 @@ def _described(env: Any, source: EnvSource, rules: EnvLimits) -> HostedTask:
         )
     threshold = None if threshold is None else float(threshold)
     seen = env.observation_space, env.action_space
-    return HostedTask(source.name, source, rules, spec, threshold, *seen, remarks=tuple(remarks))
+    return HostedTask(source.name, source, limits, spec, threshold, *seen, notes=tuple(notes))
 
 
-_REMARKS = {
+_NOTES = {
     NormalizeObservation: "NormalizeObservation: its numbers drift while it runs, so rules over them are not in the "
     "environment's units; ASAP scales observations itself: leave the wrapper out",
     NormalizeReward: "NormalizeReward: its numbers drift while it runs, so returns are not the environment's; ASAP scales "
@@ -265,7 +265,7 @@ def record(task: HostedTask) -> dict[str, Any]:
     return {
         "name": task.name,
         "options": task.source.options if task.source.make is None else {},
-        "rules": list(task.rules),
+        "rules": list(task.limits),
         "spec": spec,
         "reward_threshold": task.threshold,
         "observation_space": space_records.record(task.observation_space),
@@ -299,7 +299,7 @@ def restore(told: dict[str, Any]) -> HostedTask:
         check_spaces(*spaces_)
         spec = {name: tuple(value) if isinstance(value, list) else value for name, value in told["spec"].items()}
         spec = _checked_spec(Spec(**{**spec, **_spec_of_spaces(*spaces_)}), str(told["name"]))
-        source, rules = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits.checked(*told["rules"])
+        source, limits = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits.checked(*told["rules"])
         sizes = [num_numbers(spaces_[0]), num_actions(spaces_[1])]
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, AssertionError, RecursionError) as error:
         raise UserError("task", "cannot be read from the file", type(error).__name__, "save it again") from None
@@ -308,4 +308,4 @@ def restore(told: dict[str, Any]) -> HostedTask:
     threshold = told.get("reward_threshold")
     if not _is_threshold(threshold):
         raise UserError("task", "has a reward threshold that is no number", repr(threshold)[:80], "save it again")
-    return HostedTask(source.name, source, rules, spec, threshold, *spaces_, is_recorded=True)
+    return HostedTask(source.name, source, limits, spec, threshold, *spaces_, is_recorded=True)

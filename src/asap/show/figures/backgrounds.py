@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
 from asap.base.spec import Task
-from asap.base.types import Task as TaskParameters
+from asap.base.types import TaskParameters
 from asap.envs.core import Env
 from asap.envs.rooms import Position, Rooms, RoomsTask
 from asap.policy.policy import ASAPPolicy

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 from asap.base.spec import Task
-from asap.base.types import Task as TaskParameters
+from asap.base.types import TaskParameters
 from asap.envs.core import Env
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, one_per_skill, regions_at, require_one_seed

@@ -37,7 +37,7 @@ class Listening(Dispatcher):
     def __init__(self):
         self.works: list[Work] = []
 
-    def play(self, works: list[Work], told=None) -> list[Finished]:
+    def play(self, works: list[Work], on_progress=None) -> list[Finished]:
         self.works += works
         return [Finished(work.number, tuple(map(_episode, work.episodes))) for work in works]
 

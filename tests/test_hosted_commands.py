@@ -56,7 +56,7 @@ def test_check_and_distill_answer_too(module_asap, capsys, tmp_path):
     assert code == 0 and json.loads(out.splitlines()[-1])
     path = str(tmp_path / "rules.asap")
     code, out, _ = module_asap(
-        ["distill", "test_foreign_commands:teacher", "CartPole-v1", "--episodes", "4", "--out", path, "--json"], capsys
+        ["distill", "test_hosted_commands:teacher", "CartPole-v1", "--episodes", "4", "--out", path, "--json"], capsys
     )
     report = json.loads(out.splitlines()[-1])
     assert code == 0 and report["student_return"] > 0.5 * report["teacher_return"] > 200

@@ -301,7 +301,7 @@ class OddlyTold(Walk):
     """What it says of itself, apart from its spaces, can be anything."""
 
     def __init__(self, **told: Any):
-        self.spec = gymnasium.envs.registration.EnvSpec("Odd-v0", "foreign_envs:Walk")
+        self.spec = gymnasium.envs.registration.EnvSpec("Odd-v0", "own_envs:Walk")
         for name, value in told.items():
             setattr(self.spec if hasattr(self.spec, name) else self, name, value)
 
@@ -321,4 +321,4 @@ def normalized() -> gymnasium.Env:
     return gymnasium.wrappers.NormalizeObservation(Walk())
 
 
-gymnasium.register("Walk-v0", entry_point="foreign_envs:Walk", max_episode_steps=10)
+gymnasium.register("Walk-v0", entry_point="own_envs:Walk", max_episode_steps=10)

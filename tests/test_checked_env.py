@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 
-import foreign_envs as envs
 import gymnasium
 import numpy as np
+import own_envs as envs
 import pytest
 from gymnasium import spaces
 
@@ -34,21 +34,21 @@ def source(make, **options) -> EnvSource:
     return EnvSource("test", {}, functools.partial(make, **options))
 
 
-def play(border: CheckedEnv, episode: EpisodeId = EPISODE, action=1) -> list:
+def play(checked: CheckedEnv, episode: EpisodeId = EPISODE, action=1) -> list:
     """Observations and rewards of one episode."""
-    seen, ended = [(border.reset(episode), None)], False
+    seen, ended = [(checked.reset(episode), None)], False
     while not ended:
-        x, reward, ended = border.step(action)
+        x, reward, ended = checked.step(action)
         seen.append((x, reward))
     return seen
 
 
 def line_of(make, rules: EnvLimits = EnvLimits(), episodes: int = 1, **options) -> str:
     """What the user reads about the failure of an episode."""
-    border = CheckedEnv(source(make, **options), rules)
+    checked = CheckedEnv(source(make, **options), rules)
     with pytest.raises(EnvError) as caught:
         for _ in range(episodes):
-            play(border)
+            play(checked)
     failed = Failed(EPISODE, **caught.value.report())
     line = str(failure(failed, EnvSource("NAME")))
     assert "\n" not in line and line.startswith(f"{failed.field}: ")
@@ -176,9 +176,9 @@ def test_returns_and_rewards_that_float32_cannot_hold(rewards):  # 7
 
 
 def test_the_traceback_of_the_environment_is_kept():
-    border = CheckedEnv(source(envs.spoiled, mode="raises"), EnvLimits())
+    checked = CheckedEnv(source(envs.spoiled, mode="raises"), EnvLimits())
     with pytest.raises(EnvError) as caught:
-        play(border)
+        play(checked)
     assert "in spoil" in caught.value.report()["traceback"]
 
 
@@ -203,16 +203,16 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("mode", "note"), [case[1:] for case in ACCEPTED], ids=[case[0] for case in ACCEPTED])
 def test_odd_answers_are_taken_and_noted_once(mode, note):
-    border = CheckedEnv(source(envs.spoiled, mode=mode), EnvLimits())
-    seen = play(border)
+    checked = CheckedEnv(source(envs.spoiled, mode=mode), EnvLimits())
+    seen = play(checked)
     assert len(seen) == 1 + (envs.BAD_STEP if mode.startswith("terminated") else envs.LENGTH)
     x, reward = seen[envs.BAD_STEP]
     assert x.dtype == np.float32 and x.shape == (3,) and type(reward) is float
-    assert border.terminated is True
-    notes = border.take_notes()
+    assert checked.terminated is True
+    notes = checked.take_notes()
     assert len(notes) == (note is not None) and all(note in each for each in notes)
-    play(border)
-    assert border.take_notes() == ()
+    play(checked)
+    assert checked.take_notes() == ()
     if mode.endswith("_obs"):
         assert x.tolist() == [1, 2, 1000 if mode == "outside_obs" else 3]
     if mode in ("reward_int", "reward_float32", "reward_0d", "reward_own"):
@@ -220,20 +220,20 @@ def test_odd_answers_are_taken_and_noted_once(mode, note):
 
 
 def test_values_come_through_unchanged():
-    env, border = envs.Walk(), CheckedEnv(source(envs.Walk), EnvLimits(reward_scale=0.5))
+    env, checked = envs.Walk(), CheckedEnv(source(envs.Walk), EnvLimits(reward_scale=0.5))
     observation, _ = env.reset(seed=EPISODE.reset_seed)
-    seen = play(border)
+    seen = play(checked)
     assert (seen[0][0] == observation).all()
     for x, scaled in seen[1:]:
         observation, reward, *_ = env.step(1)
         assert (x == observation).all() and scaled == 0.5 * reward
-    assert border.terminated and border.success is True
+    assert checked.terminated and checked.success is True
 
 
 def test_success_is_told_by_the_keys_that_are_used_for_it():
-    border = CheckedEnv(source(envs.spoiled, mode="is_success"), EnvLimits())
-    play(border)
-    assert border.success is False
+    checked = CheckedEnv(source(envs.spoiled, mode="is_success"), EnvLimits())
+    play(checked)
+    assert checked.success is False
     assert CheckedEnv(source(envs.Endless), EnvLimits(max_steps=3)).success is None
 
 
@@ -244,41 +244,41 @@ def test_an_array_that_the_environment_uses_again_is_copied():  # 12
 
 
 def test_a_reset_that_raises_is_tried_again():  # 20
-    border = CheckedEnv(source(envs.ResetRaises, times=2), EnvLimits())
-    assert len(play(border)) == envs.LENGTH + 1
-    assert "ConnectionError" in border.take_notes()[0]
+    checked = CheckedEnv(source(envs.ResetRaises, times=2), EnvLimits())
+    assert len(play(checked)) == envs.LENGTH + 1
+    assert "ConnectionError" in checked.take_notes()[0]
 
 
 def test_all_that_the_settings_ask_of_an_environment_is_asked_of_it():
     env = EnvConfig(max_steps=7, strict_obs=True, reward_scale=0.5, env_retries=4)
-    assert resolve("CartPole-v1", env).rules == EnvLimits(7, True, 0.5, 4)
-    border = CheckedEnv(source(envs.ResetRaises, times=1), resolve("CartPole-v1", EnvConfig(env_retries=0)).rules)
+    assert resolve("CartPole-v1", env).limits == EnvLimits(7, True, 0.5, 4)
+    checked = CheckedEnv(source(envs.ResetRaises, times=1), resolve("CartPole-v1", EnvConfig(env_retries=0)).limits)
     with pytest.raises(EnvError, match="ConnectionError"):
-        play(border)
+        play(checked)
 
 
 def test_a_border_goes_on_after_trouble():
-    border = CheckedEnv(source(envs.spoiled, mode="raises"), EnvLimits())
+    checked = CheckedEnv(source(envs.spoiled, mode="raises"), EnvLimits())
     for _ in range(2):
         with pytest.raises(EnvError):
-            play(border)
+            play(checked)
 
 
 @pytest.mark.parametrize(
     ("make", "max_steps", "length"), [(envs.Endless, None, 1000), (envs.Endless, 20, 20), (envs.Walk, 5, 5)]
 )
 def test_endless_episodes_are_truncated(make, max_steps, length):  # 26
-    border = CheckedEnv(source(make), EnvLimits(max_steps=max_steps))
-    assert len(play(border)) == length + 1
-    assert border.terminated is False
-    assert f"cut after {length} steps" in border.take_notes()[0]
+    checked = CheckedEnv(source(make), EnvLimits(max_steps=max_steps))
+    assert len(play(checked)) == length + 1
+    assert checked.terminated is False
+    assert f"cut after {length} steps" in checked.take_notes()[0]
 
 
 def test_the_limit_of_the_environment_holds_too():
-    limited = CheckedEnv(EnvSource("foreign_envs:Walk-v0"), EnvLimits())
+    limited = CheckedEnv(EnvSource("own_envs:Walk-v0"), EnvLimits())
     assert len(play(limited)) == 11 and limited.take_notes() == ()
-    assert describe(EnvSource("foreign_envs:Walk-v0"), EnvLimits()).spec.horizon == 10
-    assert describe(EnvSource("foreign_envs:Walk-v0"), EnvLimits(max_steps=4)).spec.horizon == 4
+    assert describe(EnvSource("own_envs:Walk-v0"), EnvLimits()).spec.horizon == 10
+    assert describe(EnvSource("own_envs:Walk-v0"), EnvLimits(max_steps=4)).spec.horizon == 4
     without_id = source(lambda: gymnasium.wrappers.TimeLimit(envs.Endless(), 2000))
     assert describe(without_id, EnvLimits()).spec.horizon == 2000
 
@@ -296,9 +296,9 @@ def test_an_episode_that_was_cut_has_not_terminated(ends):
         return gymnasium.wrappers.TimeLimit(Ends(), 4)
 
     for make in (Ends, limited):
-        border = CheckedEnv(source(make), EnvLimits(max_steps=5))
-        assert len(play(border)) == 1 + (3 if any(ends) else 5 if make is Ends else 4)
-        assert border.terminated is ends[0]
+        checked = CheckedEnv(source(make), EnvLimits(max_steps=5))
+        assert len(play(checked)) == 1 + (3 if any(ends) else 5 if make is Ends else 4)
+        assert checked.terminated is ends[0]
 
 
 def test_a_bad_number_is_found_among_many():
@@ -322,9 +322,9 @@ def test_each_episode_has_its_own_sum_of_large_rewards():
             self.time += 1
             return self.observe(), 2e38, self.time == 1, False, {}
 
-    border = CheckedEnv(source(Rich), EnvLimits())
+    checked = CheckedEnv(source(Rich), EnvLimits())
     for _ in range(3):
-        assert [reward for _, reward in play(border)][1:] == [2e38]
+        assert [reward for _, reward in play(checked)][1:] == [2e38]
 
 
 def test_an_episode_may_end_at_its_first_step():  # 27
@@ -338,14 +338,14 @@ def test_an_episode_may_end_at_its_first_step():  # 27
 @pytest.mark.parametrize("when", ["make", "reset", "step"])
 def test_prints_handlers_and_moves_stay_within(when, capfd):  # 33
     handler, folder, stdout = signal.getsignal(signal.SIGTERM), os.getcwd(), sys.stdout
-    border = CheckedEnv(source(envs.Rude, when=when), EnvLimits())
-    play(border)
-    notes = border.take_notes()
-    play(border)
+    checked = CheckedEnv(source(envs.Rude, when=when), EnvLimits())
+    play(checked)
+    notes = checked.take_notes()
+    play(checked)
     assert (signal.getsignal(signal.SIGTERM), os.getcwd(), sys.stdout) == (handler, folder, stdout)
     assert capfd.readouterr().out == ""
     assert len(notes) == 3 and any("hello from the simulator" in note for note in notes)
-    assert border.take_notes() == ()
+    assert checked.take_notes() == ()
     if when == "make":
         describe(source(envs.Rude, when=when), EnvLimits())
         assert (os.getcwd(), capfd.readouterr().out) == (folder, "")
@@ -404,14 +404,14 @@ def test_observations_become_vectors(space, element, vector):
         def observe(self):
             return element
 
-    border = CheckedEnv(source(Constant), EnvLimits())
-    x = border.reset(EPISODE)
+    checked = CheckedEnv(source(Constant), EnvLimits())
+    x = checked.reset(EPISODE)
     assert x.dtype == np.float32 and x.tolist() == vector
-    assert border.step(0)[0].tolist() == vector
+    assert checked.step(0)[0].tolist() == vector
     spec = describe(source(Constant), EnvLimits()).spec
     assert len(spec.observation_names) == len(spec.observation_low) == len(spec.observation_high) == len(vector)
     assert len(set(spec.observation_names)) == len(vector)
-    assert border.take_notes() == ()
+    assert checked.take_notes() == ()
 
 
 TANK = spaces.Dict([("tank", spaces.Box(0, 10, (2,))), ("mode", spaces.Discrete(2))])
@@ -453,9 +453,9 @@ def test_a_part_outside_of_its_bounds_is_named():
         def observe(self):
             return {**super().observe(), "arm": {"joint": np.float32([3]), "grip": np.int8([0, 1])}}
 
-    border = CheckedEnv(source(TooFull), EnvLimits())
-    play(border)
-    assert border.take_notes() == ("obs['arm']['joint'][0] is 3, outside of observation_space, which says -1 to 1",)
+    checked = CheckedEnv(source(TooFull), EnvLimits())
+    play(checked)
+    assert checked.take_notes() == ("obs['arm']['joint'][0] is 3, outside of observation_space, which says -1 to 1",)
     line = line_of(TooFull, EnvLimits(strict_obs=True))
     assert line.startswith("env.reset: obs['arm']['joint'][0] is 3, outside of observation_space")
 
@@ -487,9 +487,9 @@ ACTED = [
 @pytest.mark.parametrize(("space", "ours", "theirs"), [case[1:] for case in ACTED], ids=[case[0] for case in ACTED])
 def test_actions_become_those_of_the_environment(space, ours, theirs):
     env = envs.Spaces(action_space=space)
-    border = CheckedEnv(EnvSource("test", {}, lambda: env), EnvLimits())
-    border.reset(EPISODE)
-    border.step(ours)  # The environment asserts that its space contains it.
+    checked = CheckedEnv(EnvSource("test", {}, lambda: env), EnvLimits())
+    checked.reset(EPISODE)
+    checked.step(ours)  # The environment asserts that its space contains it.
     got = env.last_action
     assert type(got) is type(theirs) and got.dtype == theirs.dtype and got.shape == theirs.shape
     assert (got == theirs).all()
@@ -594,22 +594,22 @@ UNKNOWN = [
     ("21 nothing like it", "Qwxyz", {}, "'Qwxyz' is not registered; list"),
     (
         "21 id of a module",
-        "foreign_envs:Wolk-v0",
+        "own_envs:Wolk-v0",
         {},
-        "'foreign_envs:Wolk-v0' is not registered; did you mean 'Walk-v0'?",
+        "'own_envs:Wolk-v0' is not registered; did you mean 'Walk-v0'?",
     ),
     ("21 module", "no_such_module:make", {}, "module 'no_such_module', which is not installed; check the spelling"),
     (
         "21 function",
-        "foreign_envs:wolk",
+        "own_envs:wolk",
         {},
-        "module 'foreign_envs' has no function 'wolk' (got 'foreign_envs:wolk'); did you mean 'walk'?",
+        "module 'own_envs' has no function 'wolk' (got 'own_envs:wolk'); did you mean 'walk'?",
     ),
     (
         "21 constructor",
-        "foreign_envs:fails_to_start",
+        "own_envs:fails_to_start",
         {},
-        "making 'foreign_envs:fails_to_start' raised OSError: port 6000 is taken",
+        "making 'own_envs:fails_to_start' raised OSError: port 6000 is taken",
     ),
     (
         "21 option",
@@ -617,7 +617,7 @@ UNKNOWN = [
         {"sutton": True},
         "raised TypeError: CartPoleEnv.__init__() got an unexpected keyword argument 'sutton'",
     ),
-    ("21 not an env", "foreign_envs:NotAnEnv", {}, "not a gymnasium.Env but NotAnEnv"),
+    ("21 not an env", "own_envs:NotAnEnv", {}, "not a gymnasium.Env but NotAnEnv"),
     ("21 not an env object", 3, {}, "not a gymnasium.Env but int"),
     ("options of a live env", envs.Walk(), {"a": 1}, "takes no options (got ['a'])"),
 ]
@@ -694,8 +694,8 @@ CHANGED = {"sutton_barto_reward": True, "max_episode_steps": 7}
     ("origin", "name", "options"),
     [
         ("CartPole-v1", "CartPole-v1", CHANGED),
-        (envs.walk, "foreign_envs:walk", {}),
-        (envs.Walk, "foreign_envs:Walk", {}),
+        (envs.walk, "own_envs:walk", {}),
+        (envs.Walk, "own_envs:Walk", {}),
     ],
 )
 def test_what_can_be_sent_makes_the_same_environment(origin, name, options):
@@ -750,8 +750,8 @@ def test_a_live_environment_stays_open():
             self.closed = True
 
     env = Closable()
-    border = CheckedEnv(EnvSource.of(env), EnvLimits())
-    border.close()
+    checked = CheckedEnv(EnvSource.of(env), EnvLimits())
+    checked.close()
     assert not env.closed
     owned = CheckedEnv(EnvSource.of(lambda: env), EnvLimits())
     owned.close()
@@ -770,9 +770,9 @@ def test_a_live_environment_stays_open():
         ),
         ("Pendulum-v1", ("cos angle", "sin angle", "angular velocity"), ("torque",), 200, None),
         ("MountainCarContinuous-v0", ("position", "velocity"), ("force",), 999, 90.0),
-        ("foreign_envs:Named", ("time", "place", "one"), ("back", "forth"), 1000, None),
-        ("foreign_envs:Misnamed", ("obs 0", "obs 1", "obs 2"), ("action 0", "action 1"), 1000, None),
-        ("foreign_envs:Walk", ("obs 0", "obs 1", "obs 2"), ("action 0", "action 1"), 1000, None),
+        ("own_envs:Named", ("time", "place", "one"), ("back", "forth"), 1000, None),
+        ("own_envs:Misnamed", ("obs 0", "obs 1", "obs 2"), ("action 0", "action 1"), 1000, None),
+        ("own_envs:Walk", ("obs 0", "obs 1", "obs 2"), ("action 0", "action 1"), 1000, None),
     ],
 )
 def test_what_the_learner_is_told(name, observations, actions, horizon, threshold):
@@ -784,7 +784,7 @@ def test_what_the_learner_is_told(name, observations, actions, horizon, threshol
 
 
 def test_parts_are_named_by_their_keys():
-    spec = describe(EnvSource("foreign_envs:Tanks"), EnvLimits()).spec
+    spec = describe(EnvSource("own_envs:Tanks"), EnvLimits()).spec
     joint, levels, modes = "arm.joint", ("tank[0]", "tank[1]"), ("mode is 1", "mode is 2", "mode is 3")
     assert spec.observation_names == (*levels, "hour", joint, "arm.grip[0]", "arm.grip[1]", *modes)
     assert spec.observation_low == (0, 0, 0, -1, 0, 0, 0, 0, 0) and spec.observation_high == (
@@ -864,7 +864,7 @@ TOLD_PARTS = [
 def test_parts_take_their_names_by_key(told, named, remarks):
     task = describe(source(envs.OddlyTold, observation_space=PARTS, observation_names=told), EnvLimits())
     assert task.spec.observation_names == tuple(named.get(i, name) for i, name in enumerate(BY_KEY))
-    assert task.remarks == remarks
+    assert task.notes == remarks
 
 
 @pytest.mark.parametrize(
@@ -879,7 +879,7 @@ def test_parts_take_their_names_by_key(told, named, remarks):
     ],
 )
 def test_names_that_do_not_fit_are_told(told, remark):
-    assert describe(source(envs.OddlyTold, **told), EnvLimits()).remarks == (() if remark is None else (remark,))
+    assert describe(source(envs.OddlyTold, **told), EnvLimits()).notes == (() if remark is None else (remark,))
 
 
 # (id, space, what the environment says, names of its actions)
@@ -931,9 +931,9 @@ def test_numbers_that_drift_are_told(wrappers, remarks):
     env = functools.reduce(lambda inner, wrapper: wrapper(inner), wrappers, envs.Walk())
     task = describe(EnvSource.of(env), EnvLimits())
     assert task.spec.normalized == (gymnasium.wrappers.NormalizeObservation in wrappers)
-    assert len(task.remarks) == len(remarks) and all(map(str.startswith, task.remarks, remarks))
+    assert len(task.notes) == len(remarks) and all(map(str.startswith, task.notes, remarks))
     restored = restore(json.loads(json.dumps(task.record())))
-    assert restored.spec == task.spec and restored.remarks == ()
+    assert restored.spec == task.spec and restored.notes == ()
 
 
 @pytest.mark.parametrize("names", [5, {"a"}, ["a", "a", "b"], ["a", "b\x1b", "c"], ["x" * 201, "y", "z"]])
@@ -1012,7 +1012,7 @@ def test_what_is_local_to_a_script_is_not_named_to_a_command():
     for source in local:
         line = str(failure(failed, source))
         assert line.endswith(f"; the episode begins with env.reset(seed={EPISODE.reset_seed})") and "asap" not in line
-    assert "asap check foreign_envs:Walk --seed" in str(failure(failed, EnvSource.of(envs.Walk)))
+    assert "asap check own_envs:Walk --seed" in str(failure(failed, EnvSource.of(envs.Walk)))
 
 
 def test_recordings_come_back_from_their_file(tmp_path):

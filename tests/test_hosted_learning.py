@@ -8,7 +8,7 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-from foreign_envs import Tanks, Walk
+from own_envs import Tanks, Walk
 
 from asap import ASAP
 from asap.base.arrays import known_mean, stack
@@ -20,7 +20,7 @@ from asap.config.schema import Config
 from asap.config.toml import to_toml
 from asap.experience.choose import choose
 from asap.experience.hosted import evaluation_of
-from asap.experience.protocol import EpisodeIds, Evaluation, Experience, Told, nobody
+from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress, ignore_progress
 from asap.learn.search import MARGIN, draw, search
 from asap.learn.state import parameter_digest
 from asap.model.result import Result
@@ -234,12 +234,12 @@ PARTS = [*SHORT, "learn.batch_steps=96"]
 @pytest.fixture(scope="module")
 def tanks() -> ASAP:
     """Observations of several parts, actions of several choices."""
-    return ASAP("foreign_envs:Tanks", settings=PARTS).learn(600)
+    return ASAP("own_envs:Tanks", settings=PARTS).learn(600)
 
 
 def test_parts_and_combinations_are_learned_by_workers_too(tanks, monkeypatch):
     monkeypatch.syspath_prepend(os.path.dirname(__file__))
-    again = ASAP("foreign_envs:Tanks", settings=PARTS, workers=2).learn(600)
+    again = ASAP("own_envs:Tanks", settings=PARTS, workers=2).learn(600)
     assert parameter_digest(again.policy) == parameter_digest(tanks.policy)
     assert again.evaluate(episodes=4)["returns"] == tanks.evaluate(episodes=4)["returns"]
 
@@ -408,12 +408,17 @@ class Scripted(Experience):
         self.rounds = 0
 
     def evaluate(
-        self, policies: ASAPPolicy, ids: EpisodeIds, num_episodes: int, deterministic: bool, told: Told = nobody
+        self,
+        policies: ASAPPolicy,
+        ids: EpisodeIds,
+        num_episodes: int,
+        deterministic: bool,
+        on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
         self.rounds += 1
         numbers = [self.number(theta) for theta in policies.skills.theta]
         episodes = [[played(True, float(self.returns(number)))] * num_episodes for number in numbers]
-        told(num_episodes * len(numbers))
+        on_progress(num_episodes * len(numbers))
         return evaluation_of(episodes, self.tasks, policies.num_skills)
 
     def number(self, theta: np.ndarray) -> int:

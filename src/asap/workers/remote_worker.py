@@ -1,7 +1,7 @@
 """A worker's process on another machine, behind something that can be called from here.
 
-The process is the same as in a pool, with its keeper: when the relay ends, however that happens, the environment and
-all it has started end too. The relay itself runs no foreign code, so it always answers.
+The process is the same as in a pool, with its supervisor: when the remote ends, however that happens, the environment and
+all it has started end too. The remote itself runs no code of the user's, so it always answers.
 """
 
 import os
@@ -23,7 +23,7 @@ class Reply(NamedTuple):
     ended: str  # How the worker has ended; empty while it lives.
 
 
-class Relay:
+class RemoteWorker:
     """`path` is where the driver finds modules; what of it exists here is searched after this machine's own."""
 
     def __init__(self, path: list[str]):

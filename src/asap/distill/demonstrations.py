@@ -16,7 +16,7 @@ from asap.envs.gymnasium.checked_env import CheckedEnv
 from asap.envs.gymnasium.errors import EnvError, explained
 from asap.envs.gymnasium.make import EnvSource
 from asap.envs.gymnasium.task import HostedTask
-from asap.experience.protocol import Told, nobody
+from asap.experience.protocol import OnProgress, ignore_progress
 from asap.policy.build import plan_of
 from asap.policy.host import Player
 from asap.policy.policy import ASAPPolicy
@@ -24,7 +24,7 @@ from asap.policy.policy import ASAPPolicy
 Choose = Callable[[Float[np.ndarray, "O"]], Action]
 
 
-class Lesson(NamedTuple):
+class Demonstration(NamedTuple):
     """One episode."""
 
     observations: Float[np.ndarray, "T O"]  # As policies see them, without the last.
@@ -52,8 +52,8 @@ class Teacher:
         try:
             action = self._model.predict(observation, deterministic=True)[0]
         except Exception as error:
-            told = f"predict raised {type(error).__name__}: {error}"
-            raise UserError("teacher", told, cure=f"see that it was made for {self._task.name}") from error
+            what = f"predict raised {type(error).__name__}: {error}"
+            raise UserError("teacher", what, cure=f"see that it was made for {self._task.name}") from error
         space = self._task.action_space
         if isinstance(space, spaces.Box):
             return self._controls(action, space)
@@ -90,60 +90,63 @@ class Overheard(gymnasium.Wrapper):
         return answer
 
 
-class Classroom:
+class TaughtEnv:
     """The environment with a teacher beside it; counts the steps that are played."""
 
-    def __init__(self, task: HostedTask, model: Any, told: Told = nobody):
-        self.task, self._teacher, self._told = task, Teacher(model, task), told
-        self._border = CheckedEnv(EnvSource(task.source.name, {}, self._made), task.rules)
+    def __init__(self, task: HostedTask, model: Any, on_progress: OnProgress = ignore_progress):
+        self.task, self._teacher, self._on_progress = task, Teacher(model, task), on_progress
+        self._checked = CheckedEnv(EnvSource(task.source.name, {}, self._made), task.limits)
         self.num_steps = self.num_episodes = 0
 
     def _made(self) -> Overheard:
         self._env = Overheard(self.task.source.build())
         return self._env
 
-    def taught(self, episodes: Sequence[EpisodeId]) -> list[Lesson]:
+    def taught(self, episodes: Sequence[EpisodeId]) -> list[Demonstration]:
         """The teacher plays."""
-        return [self._lesson(episode, None, True) for episode in episodes]
+        return [self._demonstration(episode, None, True) for episode in episodes]
 
-    def watched(self, policy: ASAPPolicy, episodes: Sequence[EpisodeId], asks: bool = True) -> list[Lesson]:
+    def watched(self, policy: ASAPPolicy, episodes: Sequence[EpisodeId], asks: bool = True) -> list[Demonstration]:
         """The policy plays, deterministic, and the teacher may be asked what it would do."""
         player = Player(plan_of(policy, len(self.task.inputs)))
-        lessons = []
+        demonstrations = []
         for episode in episodes:
             player.begin(episode.choices(), deterministic=True)
-            lessons.append(self._lesson(episode, lambda x: player.choose(x)[1], asks))
-        return lessons
+            demonstrations.append(self._demonstration(episode, lambda x: player.choose(x)[1], asks))
+        return demonstrations
 
-    def random(self, episodes: Sequence[EpisodeId]) -> list[Lesson]:
+    def random(self, episodes: Sequence[EpisodeId]) -> list[Demonstration]:
         """Nobody knows what to do."""
         drawn = ((episode, episode.choices()) for episode in episodes)
-        return [self._lesson(episode, lambda _: self._border.sample(generator), False) for episode, generator in drawn]
+        return [
+            self._demonstration(episode, lambda _: self._checked.sample(generator), False)
+            for episode, generator in drawn
+        ]
 
     def close(self) -> None:
-        self._border.close()
+        self._checked.close()
 
-    def _lesson(self, episode: EpisodeId, choose: Choose | None, asks: bool) -> Lesson:
+    def _demonstration(self, episode: EpisodeId, choose: Choose | None, asks: bool) -> Demonstration:
         """Played by `choose`, or else by the teacher, who is asked then."""
         try:
             return self._played(episode, choose, asks)
-        except EnvError as trouble:
+        except EnvError as error:
             cure = f"see what it does at random: asap check {self.task.name}"
             if self.task.source.is_local:
                 cure = f"the episode begins with env.reset(seed={episode.reset_seed})"
-            raise explained(trouble, f"episode {episode.number}", episode.reset_seed, cure) from trouble
+            raise explained(error, f"episode {episode.number}", episode.reset_seed, cure) from error
 
-    def _played(self, episode: EpisodeId, choose: Choose | None, asks: bool) -> Lesson:
-        x, ended, total = self._border.reset(episode), False, 0.0
+    def _played(self, episode: EpisodeId, choose: Choose | None, asks: bool) -> Demonstration:
+        x, ended, total = self._checked.reset(episode), False, 0.0
         observations, actions = [], []
         while not ended:
             advised = self._teacher.action(self._env.last) if asks else None
             observations.append(x)
             actions.append(advised)
-            x, reward, ended = self._border.step(advised if choose is None else choose(x))
+            x, reward, ended = self._checked.step(advised if choose is None else choose(x))
             total += reward
         self.num_steps += len(observations)
         self.num_episodes += 1
-        self._told(self.num_episodes)
+        self._on_progress(self.num_episodes)
         kind = np.float32 if self.task.spec.continuous else np.int32
-        return Lesson(np.stack(observations), np.asarray(actions, kind) if asks else None, total)
+        return Demonstration(np.stack(observations), np.asarray(actions, kind) if asks else None, total)
