@@ -632,6 +632,45 @@ def test_what_cannot_be_made_is_explained_in_a_line(origin, options, must_contai
     assert str(caught.value).startswith("env: ") and must_contain in str(caught.value)
 
 
+# (what the user gives in a folder with tanks.py, what the line must end with)
+MEANT = [
+    ("tanks.TwoTanks", "'tanks.TwoTanks' is not registered; did you mean 'tanks:TwoTanks'?"),
+    ("TwoTanks", "'TwoTanks' is not registered; did you mean 'tanks:TwoTanks'?"),
+    ("make_tanks", "'make_tanks' is not registered; did you mean 'tanks:make_tanks'?"),
+    ("StrikerTank", "'StrikerTank' is not registered; did you mean 'tanks:StrikerTank'?"),
+    ("qwxyz", "'qwxyz' is not registered; list what there is with gymnasium.pprint_registry()"),
+    ("tanks", "'tanks' is not registered; name the function in it that makes the environment: tanks:FUNCTION"),
+    ("tanks.py:TwoTanks", "names a path, not a module (got 'tanks.py:TwoTanks'); did you mean 'tanks:TwoTanks'?"),
+    ("./tanks.py:TwoTanks", "names a path, not a module (got './tanks.py:TwoTanks'); did you mean 'tanks:TwoTanks'?"),
+    ("tank:TwoTanks", "needs the module 'tank', which is not installed; did you mean 'tanks:TwoTanks'?"),
+    ("reservoirs:TwoTanks", "'reservoirs', which is not installed; did you mean 'tanks:TwoTanks'?"),
+    (
+        "reservoirs:Lake",
+        "check the spelling, run in the folder that has reservoirs.py, put that folder on PYTHONPATH, or pip install it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "line"), MEANT)
+def test_a_slip_in_the_name_of_an_own_class_is_mended_without_an_import(name, line, tmp_path, monkeypatch):
+    text = "raise SystemError\nclass TwoTanks: ...\ndef make_tanks():\n    def qwxyz(): ...\nclass StrikerTank: ...\n"
+    (tmp_path / "tanks.py").write_text(text)
+    (tmp_path / "other.py").write_bytes(b"\xff\n# class TwoTanks\n")
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(UserError) as caught:
+        resolve(name)
+    assert str(caught.value).startswith("env: ") and str(caught.value).endswith(line)
+
+
+def test_what_a_script_defines_has_no_name_for_others():
+    with pytest.raises(UserError) as caught:
+        EnvSource.of("__main__:TwoTanks").build()
+    what = "other programs cannot import what a script defines in __main__ (got '__main__:TwoTanks')"
+    assert str(caught.value) == f"env: {what}; put it into a module file and give module:name"
+
+
 def test_vector_environments_are_refused():
     vector = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync")
     for origin in (vector, lambda: vector):

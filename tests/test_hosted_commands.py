@@ -1,7 +1,9 @@
 """The commands on a run of a foreign environment: train, resume, eval, explain, plot."""
 
 import json
+import os
 import re
+import sys
 
 import pytest
 from command_line import asap
@@ -60,6 +62,49 @@ def test_check_and_distill_answer_too(module_asap, capsys, tmp_path):
     )
     report = json.loads(out.splitlines()[-1])
     assert code == 0 and report["student_return"] > 0.5 * report["teacher_return"] > 200
+
+
+TANKS = """
+from foreign_envs import Walk
+
+class TwoTanks(Walk): ...
+"""
+
+
+def test_a_run_of_an_own_class_has_a_plain_name_and_says_where_its_module_is_missing(
+    tmp_path, module_asap, capsys, monkeypatch
+):
+    (tmp_path / "tanks.py").write_text(TANKS)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    tiny = ["--steps", "60", "--set", "run.candidates=1", "--set", "run.final_episodes=1"]
+    code, out, _ = module_asap(["train", "tanks:TwoTanks", *tiny], capsys)
+    assert code == 0 and os.listdir("runs") == ["tanks-TwoTanks-001"]
+    code, out, _ = module_asap(["train", "--resume", "runs/tanks-TwoTanks-001", "--steps", "90", "--json"], capsys)
+    assert code == 0 and json.loads(out.splitlines()[-1])["finished"]
+    code, out, _ = module_asap(["eval", "runs/tanks-TwoTanks-001", "--episodes", "1"], capsys)
+    assert code == 0 and out.startswith("tanks:TwoTanks: return ")
+    code, *_ = module_asap(["transfer", "runs/tanks-TwoTanks-001", "tanks:TwoTanks", "--episodes", "1"], capsys)
+    assert code == 0 and sorted(os.listdir("runs"))[1:] == ["tanks-TwoTanks-from-tanks-TwoTanks-001-001"]
+    monkeypatch.chdir("other")
+    sys.modules.pop("tanks")
+    sys.path[:] = [folder for folder in sys.path if folder != str(tmp_path)]
+    code, _, err = module_asap(["eval", "../runs/tanks-TwoTanks-001"], capsys)
+    cure = "run in the folder that has tanks.py, put that folder on PYTHONPATH, or name another: --env NAME"
+    assert code == 2 and f"names 'tanks:TwoTanks', whose module 'tanks' is not found here; {cure}" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_without_a_task_or_with_a_wrong_option_the_way_to_help_is_shown(module_asap, capsys):
+    code, _, err = module_asap(["train"], capsys)
+    assert (
+        code == 2 and "striker-r3; an id of Gymnasium; or your own by module:function (see `asap train --help`)" in err
+    )
+    code, _, err = module_asap(["eval", "--nope"], capsys)
+    assert code == 2 and err == "error: usage: No such option: --nope; see `asap eval --help`\n"
+    code, _, err = module_asap(["--nope"], capsys)
+    assert code == 2 and err == "error: usage: No such option: --nope; see `asap --help`\n"
 
 
 def teacher():

@@ -105,7 +105,8 @@ def _for_tasks(
     config: Config, names: tuple[str, ...], weights: tuple[float, ...], tasks: tuple[Task, ...] | None
 ) -> tuple[Config, TaskSet]:
     if not names:
-        raise UserError("task", "which one?", "nothing", f"choose from {', '.join(catalog.NAMES)}")
+        cure = f"name one of {', '.join(catalog.NAMES)}; an id of Gymnasium; or your own by module:function"
+        raise UserError("task", "which one?", "nothing", f"{cure} (see `asap train --help`)")
     if weights and len(weights) != len(names):
         what = f"need one for each of the {len(names)} tasks"
         raise UserError("run.weights", what, list(weights), "leave them out for equal weights")

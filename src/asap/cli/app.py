@@ -252,7 +252,9 @@ def _as_line(error: BaseException) -> tuple[str, int]:
         return str(error), error.exit_code
     usage = getattr(error, "format_message", None)
     if usage is not None:
-        return " ".join(f"usage: {usage()}; see `asap --help`".split()), 2
+        context = getattr(error, "ctx", None)
+        command = "asap" if context is None or context.parent is None else f"asap {context.info_name}"
+        return " ".join(f"usage: {usage()}; see `{command} --help`".split()), 2
     said = message_of(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in said or "Out of memory" in said:
         cure = "use fewer lanes, seeds or hyperplanes; the last checkpoint is intact"

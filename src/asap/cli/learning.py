@@ -156,7 +156,7 @@ def train(
         if env is not None:
             raise UserError("--env", "is for --resume", env, "name the environment in place of TASK")
         settings, found = compose(tasks or [], options, preset, config, set_ or [])
-        run = create_run(settings, found, out, "+".join(settings.run.tasks).replace("/", "-"))
+        run = create_run(settings, found, out, "+".join(settings.run.tasks))
     result, stop = _train_to_end(run, settings, found, workers, tensorboard, wandb)
     report = result.summary(str(run.path))
     tell(json_, report, _in_words(report))
@@ -224,7 +224,8 @@ def create_run(config: "Config", tasks: "TaskSet", out: str | None, stem: str) -
     told = tasks_text(config, tasks)
     if out is not None:
         return Run.create_or_continue(require_named(out), text, told)
-    return Run.create(Run.next_free("runs", stem), text, told)
+    plain = stem.replace("/", "-").replace(":", "-")  # A colon parts paths, and Windows has none in a name.
+    return Run.create(Run.next_free("runs", plain), text, told)
 
 
 # How options are called that set a setting of another name.

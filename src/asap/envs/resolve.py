@@ -13,6 +13,7 @@ from asap.config.schema import Config, EnvConfig
 from asap.config.settings import override
 from asap.envs import catalog
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.registration import is_defined_here
 from asap.envs.gymnasium.task import HostedTask, describe
 
 
@@ -27,7 +28,8 @@ def is_ours(name: str) -> bool:
 
     if name in catalog.NAMES:
         return True
-    return ":" not in name and name not in gymnasium.registry and bool(catalog.nearest(name))
+    is_other = ":" in name or name in gymnasium.registry or is_defined_here(name)
+    return not is_other and bool(catalog.nearest(name))
 
 
 @functools.lru_cache(maxsize=16)

@@ -1,18 +1,18 @@
 """Where an environment comes from: an id of Gymnasium, an importable function, or a live object of this process."""
 
-import difflib
 import functools
 import importlib
 import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
-from importlib.machinery import PathFinder
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, NamedTuple
 
 from asap.base.errors import UserError, message_of
 from asap.envs.gymnasium.isolation import is_of_a_person
+from asap.envs.gymnasium.registration import did_you_mean, known_ids, meant, nearest, stem
 
 FIELD = "env"
 OBJECT, FACTORY = "an environment object", "env factory"
@@ -126,10 +126,8 @@ def is_registered(name: str) -> bool:
     """Whether it is an id, with or without its version, that importing gymnasium and asap has registered."""
     import gymnasium  # noqa: F401 - Registers.
 
-    from asap.envs.gymnasium.registration import known_ids
-
     known = known_ids()
-    return name in known or any(_stem(each) == name for each in known)
+    return name in known or any(stem(each) == name for each in known)
 
 
 LONGEST_WORD = 64
@@ -148,7 +146,10 @@ def harmless(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named_by_a_stranger(source: EnvSource) -> EnvNotMade:
-    name = ascii(source.name)[1:-1]
+    name, module = ascii(source.name)[1:-1], source.name.partition(":")[0].partition(".")[0]
+    if ":" in source.name and len(name) <= 80 and module.isidentifier() and _spec_of(module) is None:
+        what = f"{ascii(source.named_by)} names '{name}', whose module '{module}' is not found here"
+        return EnvNotMade(FIELD, what, cure=f"{_find_module(module)}, or name another: --env NAME (in Python: env=...)")
     what = f"only {ascii(source.named_by)} names '{name[:80]}', and nothing shows that you made that file"
     again = shlex.join(["--env", name] if len(name) <= 80 else ["--env", "NAME"])
     return EnvNotMade(FIELD, what, cure=f"if you trust it, say so: {again} (in Python: env=...)")
@@ -161,8 +162,7 @@ def place_of(name: str) -> str:
     """
     module = name.partition(":")[0].partition(".")[0]
     try:
-        here = os.path.realpath(os.getcwd())
-        found = getattr(sys.modules.get(module), "__spec__", None) or PathFinder.find_spec(module, [*sys.path, here])
+        here, found = os.path.realpath(os.getcwd()), _spec_of(module)
     except (OSError, ValueError):  # A working directory that is gone, a name that is none.
         return ""
     if found is None:
@@ -170,6 +170,16 @@ def place_of(name: str) -> str:
     packages = list(found.submodule_search_locations or ())
     file = packages[0] if packages else found.origin or ""
     return here if os.path.dirname(os.path.realpath(file)) == here else ""
+
+
+def _spec_of(module: str) -> ModuleSpec | None:
+    """Where it would be imported from; nothing is imported."""
+    loaded = getattr(sys.modules.get(module), "__spec__", None)
+    return loaded or PathFinder.find_spec(module, [*sys.path, os.path.realpath(os.getcwd())])
+
+
+def _find_module(module: str) -> str:
+    return f"run in the folder that has {module}.py, put that folder on PYTHONPATH"
 
 
 class HostedSource(NamedTuple):
@@ -248,6 +258,8 @@ def _find_factory(name: str) -> Callable[..., Any] | None:
     module, colon, attribute = name.partition(":")
     if not colon:
         return None
+    if "/" in module or module.startswith(".") or (module.endswith(".py") and os.path.isfile(module)):
+        raise EnvNotMade(FIELD, "names a path, not a module", repr(name), meant(name) or "write module:function")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     importlib.import_module(module)
@@ -259,6 +271,9 @@ def _find_factory(name: str) -> Callable[..., Any] | None:
     is_id = attribute in gymnasium.registry or not attribute.replace(".", "_").isidentifier()
     if is_id:
         return None
+    if module == "__main__":
+        what = "other programs cannot import what a script defines in __main__"
+        raise EnvNotMade(FIELD, what, repr(name), "put it into a module file and give module:name")
     what = f"module '{module}' has no function '{attribute}'"
     raise EnvNotMade(FIELD, what, repr(name), did_you_mean(attribute, dir(sys.modules[module])))
 
@@ -284,9 +299,9 @@ def _explain(name: str, error: BaseException) -> EnvNotMade:
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         return EnvNotMade(FIELD, f"'{name}' needs a package that is not installed", cure=said)
     if isinstance(error, ModuleNotFoundError):
-        cure = (
-            "check the spelling" if name.startswith(f"{error.name}:") else f"pip install what provides '{error.name}'"
-        )
+        cure = f"pip install what provides '{error.name}'"
+        if name.startswith(f"{error.name}:"):
+            cure = meant(name) or f"check the spelling, {_find_module(str(error.name))}, or pip install it"
         return EnvNotMade(FIELD, f"'{name}' needs the module '{error.name}', which is not installed", cure=cure)
     return EnvNotMade(FIELD, f"making '{name}' raised {type(error).__name__}: {said}"[:400])
 
@@ -296,36 +311,5 @@ def require_registered(name: str) -> None:
     import gymnasium
 
     gymnasium_id = name.rpartition(":")[2]
-    if gymnasium_id not in gymnasium.registry and not any(_stem(known) == gymnasium_id for known in gymnasium.registry):
-        raise EnvNotMade("env", f"'{name}' is not registered", cure=_nearest(gymnasium_id))
-
-
-def _nearest(gymnasium_id: str) -> str:
-    """The cure for an unknown id: its newest version, the id most like it, or the package that may be missing."""
-    import gymnasium
-
-    from asap.envs.gymnasium.registration import IDS
-
-    if gymnasium_id in IDS:
-        return f"a task of our own is '{IDS[gymnasium_id]}' in Gymnasium"
-    if gymnasium_id.endswith(".py"):
-        module = os.path.basename(gymnasium_id).removesuffix(".py")
-        return f"name the function in it that makes the environment: {module}:FUNCTION"
-    known = gymnasium.registry.values()
-    versions = [spec for spec in known if _stem(spec.id) == _stem(gymnasium_id) != ""]
-    if versions:
-        return f"did you mean '{max(versions, key=lambda spec: spec.version or 0).id}'?"
-    namespace, slash, _ = gymnasium_id.rpartition("/")
-    if slash and not any(spec.namespace == namespace for spec in known):
-        return f"name the module that registers '{namespace}' too, as in 'module:{gymnasium_id}'"
-    return did_you_mean(gymnasium_id, gymnasium.registry) or "list what there is with gymnasium.pprint_registry()"
-
-
-def _stem(gymnasium_id: str) -> str:
-    """Without the version; empty if there is none."""
-    return gymnasium_id.rpartition("-v")[0]
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean '{near[0]}'?" if near else ""
+    if gymnasium_id not in gymnasium.registry and not any(stem(known) == gymnasium_id for known in gymnasium.registry):
+        raise EnvNotMade("env", f"'{name}' is not registered", cure=nearest(gymnasium_id, name))

@@ -1,8 +1,12 @@
-"""Our named tasks in Gymnasium's registry. Entry points are strings, so that registering does not import JAX."""
+"""Our named tasks in Gymnasium's registry, and what is meant by a name that is not there. Entry points are strings, so that registering does not import JAX."""
 
+import difflib
 import importlib.abc
 import importlib.util
+import os
+import re
 import sys
+from collections.abc import Iterable, Iterator
 
 # Id, name in the catalog, time limit. A copy of what the catalog says (a test compares them): asking it imports JAX.
 ENVIRONMENTS = (
@@ -68,3 +72,88 @@ def register_with_gymnasium() -> None:
         register()
     else:
         sys.meta_path.insert(0, _AfterGymnasium())
+
+
+def nearest(gymnasium_id: str, name: str) -> str:
+    """The cure for an unknown id, all of `name` or its end: the newest version, the id most like it, a package to install,
+    or a file of the current folder.
+    """
+    import gymnasium
+
+    if gymnasium_id in IDS:
+        return f"a task of our own is '{IDS[gymnasium_id]}' in Gymnasium"
+    module = os.path.basename(gymnasium_id).removesuffix(".py")
+    if gymnasium_id.endswith(".py") or (gymnasium_id == module == name and module in _modules_here()):
+        return f"name the function in it that makes the environment: {module}:FUNCTION"
+    known = gymnasium.registry.values()
+    versions = [spec for spec in known if stem(spec.id) == stem(gymnasium_id) != ""]
+    if versions:
+        return f"did you mean '{max(versions, key=lambda spec: spec.version or 0).id}'?"
+    namespace, slash, _ = gymnasium_id.rpartition("/")
+    if slash and not any(spec.namespace == namespace for spec in known):
+        return f"name the module that registers '{namespace}' too, as in 'module:{gymnasium_id}'"
+    return (
+        meant(name)
+        or did_you_mean(gymnasium_id, gymnasium.registry)
+        or "list what there is with gymnasium.pprint_registry()"
+    )
+
+
+def stem(gymnasium_id: str) -> str:
+    """Without the version; empty if there is none."""
+    return gymnasium_id.rpartition("-v")[0]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean '{near[0]}'?" if near else ""
+
+
+MOST_FILES, MOST_BYTES = 200, 1 << 20  # Of the current folder, looked through for a name.
+
+
+def meant(name: str) -> str:
+    """The cure for `tanks.TwoTanks`, `tanks.py:TwoTanks`, `TwoTanks` or `tank:TwoTanks` in a folder with tanks.py.
+
+    Files are read as text: nothing is imported.
+    """
+    place, colon, attribute = name.partition(":")
+    module = os.path.normpath(place).removesuffix(".py").replace("/", ".")
+    if not colon:
+        module, _, attribute = name.rpartition(".")
+    if not attribute.isidentifier():
+        return ""
+    here = list(_modules_here())
+    if module and os.path.isfile(f"{module.replace('.', '/')}.py"):
+        found = module
+    else:
+        near = difflib.get_close_matches(module, here, len(here) or 1)
+        defining = (each for each in [*near, *here] if _defines(each, attribute))
+        found = next(defining, next(iter(near), "") if colon else "")
+    return f"did you mean '{found}:{attribute}'?" if found and f"{found}:{attribute}" != name else ""
+
+
+def is_defined_here(name: str) -> bool:
+    """Whether a file of the current folder has a class or a function of that name."""
+    return name.isidentifier() and any(_defines(module, name) for module in _modules_here())
+
+
+def _modules_here() -> Iterator[str]:
+    try:
+        files = sorted(os.listdir("."))
+    except OSError:
+        return
+    modules = (file.removesuffix(".py") for file in files if file.endswith(".py"))
+    for module, _ in zip(filter(str.isidentifier, modules), range(MOST_FILES)):
+        yield module
+
+
+def _defines(module: str, name: str) -> bool:
+    path = f"{module}.py"
+    try:
+        if not os.path.isfile(path):  # A pipe would wait.
+            return False
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return re.search(rf"^(class|def) +{name}\b", file.read(MOST_BYTES), re.MULTILINE) is not None
+    except OSError:
+        return False
