@@ -1,4 +1,4 @@
-"""The commands on a run of a foreign environment: train, resume, eval, explain, plot."""
+"""The commands on a run of a Gymnasium environment: train, resume, eval, explain, plot."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def test_check_and_distill_answer_too(module_asap, capsys, tmp_path):
 
 
 TANKS = """
-from foreign_envs import Walk
+from own_envs import Walk
 
 class TwoTanks(Walk): ...
 """

@@ -254,7 +254,7 @@ def _as_line(error: BaseException) -> tuple[str, int]:
     if usage is not None:
         context = getattr(error, "ctx", None)
         command = "asap" if context is None or context.parent is None else f"asap {context.info_name}"
-        return " ".join(f"usage: {usage()}; see `{command} --help`".split()), 2
+        return " ".join(f"usage: {usage().rstrip('.')}; see `{command} --help`".split()), 2
     said = message_of(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in said or "Out of memory" in said:
         cure = "use fewer lanes, seeds or hyperplanes; the last checkpoint is intact"
