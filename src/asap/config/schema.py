@@ -92,10 +92,10 @@ class LearnConfig:
         512, "Steps per update on a foreign environment, at least; episodes are played to their end.", low=1, high=MOST
     )
     round_episodes: int = setting(
-        2, "Foreign environment: episodes are added to a batch in rounds of so many.", low=1, high=MOST
+        2, "Gymnasium environments: episodes are added to a batch in rounds of so many.", low=1, high=MOST
     )
     episodes_per_chunk: int = setting(
-        1, "Foreign environment: episodes that a worker is given at a time.", low=1, high=MOST
+        1, "Gymnasium environments: episodes that a worker is given at a time.", low=1, high=MOST
     )
     batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2, high=MOST)
     baseline: str = setting(
@@ -154,7 +154,7 @@ class RunConfig:
     final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1, high=10_000_000)
     deterministic: bool = setting(False, "In the evaluation at the end, take the most probable skill and action.")
     candidates: int = setting(
-        0, "Foreign environment: policies drawn to start from the best of them; 0 starts from one.", low=0, high=MOST
+        0, "Gymnasium environments: policies drawn to start from the best of them; 0 starts from one.", low=0, high=MOST
     )
     search_share: float = setting(
         0.2, "Share of the steps after which the search for a start gives up.", above=0.0, high=1.0

@@ -10,6 +10,7 @@ from matplotlib.axis import Axis
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike
 
+from asap.base.numbers import number
 from asap.show.figures.palette import INK, skill_colour
 
 FONT_SIZE = 9
