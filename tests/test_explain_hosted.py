@@ -116,7 +116,7 @@ def test_the_whole_text_of_a_cart_pole():
         "  skill 0: push left 97 %, push right 3 %; used in 52 % of the steps, 1.42 steps at a time\n"
         "  skill 1: push right 95 %, push left 5 %; used in 48 % of the steps, 1.3 steps at a time\n"
         "\n"
-        "Mean return of 100 episodes each:\n"
+        "Mean return of 100 episodes each, +- its standard error:\n"
         "  440 +- 8.2 as learned, skills and actions sampled\n"
         "  490 +- 4 with the most probable skill and action: 49.7 (11 %) more\n"
         "  489 +- 4 with the rounded numbers above, most probable skill and action: 48.7 (11 %) more"

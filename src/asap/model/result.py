@@ -36,17 +36,7 @@ class Result:
     def notes(self) -> list[str]:
         """What a user should know about the outcome, a sentence each."""
         already = [] if self.nothing_left is None else [self.nothing_left]
-        return [*already, *self._without_update(), *([] if self.verdict is None else self.verdict.notes())]
-
-    def _without_update(self) -> list[str]:
-        """Of seeds whose budget ended before their first update."""
-        run, count = self.config.run, self.updates.count(0)
-        if not (count and self.finished):
-            return []
-        unit, budget = ("episodes", run.episodes) if run.steps is None else ("steps", run.steps)
-        which = "" if run.seeds == 1 else f" in {count} of {run.seeds} seeds"
-        spent = f"the search for a start used up the budget of {budget:,}"
-        return [f"no update was made{which}: give it more {unit} ({spent})"]
+        return [*already, *([] if self.verdict is None else self.verdict.notes())]
 
     def summary(self, path: str) -> dict:
         """The JSON object of `asap train`. Of a run that was stopped, the numbers of the final evaluation are null."""

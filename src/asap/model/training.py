@@ -143,7 +143,8 @@ def _judged(
     if stop.requested is not None:
         return None
     is_out, deterministic = _out_of_budget(config, states), config.run.deterministic
-    return verdict_of(training.tasks, curve, evaluation, deterministic, at_random, is_out)
+    verdict = verdict_of(training.tasks, curve, evaluation, deterministic, at_random, is_out)
+    return verdict._replace(without_update=int(np.sum(np.asarray(states.iteration) == 0)))
 
 
 def train_run(

@@ -64,10 +64,14 @@ class Verdict(NamedTuple):
     seeds: int
     evaluated: SeedReturns | None = None  # At the end.
     trained: SeedReturns | None = None  # In the last fifth of the learning curve.
+    without_update: int = 0  # So many seeds used up their budget before their first update.
 
     def notes(self) -> list[str]:
         """What a user should know, a sentence each."""
         found = []
+        if self.without_update:
+            which = "" if self.seeds == 1 else f" in {self.without_update} of {self.seeds} seeds"
+            found.append(f"no update was made{which}: the search for a start used up the budget; give a larger one")
         if self.no_better:
             played = f"{_shown(self.random)}, {counted(self.random_episodes, 'episode')}"
             found.append(f"no better than random play ({_shown(self.final)}; random play has {played})")
@@ -86,6 +90,7 @@ class Verdict(NamedTuple):
             "seeds": self.seeds,
             "evaluated": None if self.evaluated is None else self.evaluated.as_dict(),
             "trained": None if self.trained is None else self.trained.as_dict(),
+            "without_update": self.without_update,
         }
 
     @classmethod
@@ -100,7 +105,8 @@ class Verdict(NamedTuple):
         if not (are_counts and known and is_whole and no_better in (None, True, False)):
             return None
         returns = (SeedReturns.read(record.get(key), seeds) for key in ("evaluated", "trained"))
-        return cls(final, random, episodes, no_better, improving, seeds, *returns)
+        without = record.get("without_update")
+        return cls(final, random, episodes, no_better, improving, seeds, *returns, without if _is_count(without) else 0)
 
 
 _KEYS = ("return", "random_return", "random_episodes", "no_better_than_random", "still_improving", "seeds")

@@ -225,7 +225,7 @@ def _losses(losses: Losses | None) -> list[str]:
     if losses is None:
         return []
     return [
-        f"Mean return of {losses.episodes} episodes each:",
+        f"Mean return of {losses.episodes} episodes each, +- its standard error:",
         f"  {_mean(losses.stochastic)} as learned, skills and actions sampled",
         f"  {_mean(losses.deterministic)} with the most probable skill and action: {_lost(losses, losses.deterministic)}",
         f"  {_mean(losses.rounded)} with the rounded numbers above, most probable skill and action: {_lost(losses, losses.rounded)}",
@@ -242,7 +242,8 @@ def _lost(losses: Losses, after: MeanReturn) -> str:
     change = after.mean - before.mean
     if abs(change) <= 2 * (after.error**2 + before.error**2) ** 0.5:
         return "nothing lost" if change == 0 else f"{number(abs(change))} {_less(change)}, which may be chance"
-    share = f" ({percent(abs(change / before.mean))})" if before.mean else ""
+    are_positive = before.mean > 0 and after.mean >= 0  # A share of a negative return says nothing.
+    share = f" ({percent(abs(change / before.mean))})" if are_positive else ""
     return f"{number(abs(change))}{share} {_less(change)}"
 
 
