@@ -341,6 +341,9 @@ def test_what_may_be_chance_is_called_so():
     losses = Losses(MeanReturn(-200.0, 10.0), MeanReturn(-190.0, 10.0), MeanReturn(-300.0, 10.0), 50)
     text = explain(pendulum(), (task("Pendulum-v1"),), losses=losses).text
     assert "most probable skill and action: 10 more, which may be chance" in text
+    assert "rounded numbers above, most probable skill and action: 100 less" in text  # No share of a negative return.
+    losses = Losses(MeanReturn(200.0, 10.0), MeanReturn(190.0, 10.0), MeanReturn(100.0, 10.0), 50)
+    text = explain(pendulum(), (task("Pendulum-v1"),), losses=losses).text
     assert "rounded numbers above, most probable skill and action: 100 (50 %) less" in text
 
 
