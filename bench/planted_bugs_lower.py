@@ -42,11 +42,11 @@ ROWS = (
         ("test_hosted_batches.py",),
     ),
     (
-        "config-line-after-list",
+        "config-line-of-decoy",
         "config/toml.py",
-        'line + statement.count("\\n") + 1',
-        "line + 1",
-        "Behind a list over several lines, an error in a TOML file names the wrong line.",
+        "if len(lines) == 1 else",
+        "if lines else",
+        "Where a text over several lines looks like a setting, an error in a TOML file names the wrong line.",
         ("test_settings.py",),
     ),
     (

@@ -20,6 +20,8 @@ from asap import ASAP
 from asap.base.arrays import from_arrays, member
 from asap.base.errors import RunError
 from asap.compose import compose
+from asap.config.schema import Config
+from asap.config.toml import parse_settings
 from asap.envs import catalog
 from asap.experience.choose import choose
 from asap.learn.state import parameter_digest
@@ -51,7 +53,7 @@ def trained(tmp_path_factory):
     from asap.cli.learning import create_run
     from asap.model.training import train_run
 
-    config, tasks = compose(["two-rooms"], {"run.episodes": 1}, overrides=TINY[1::2])
+    config, tasks = compose(["two-rooms"], {"run.episodes": 1}, overrides=parse_settings(Config, TINY[1::2]))
     train_run(create_run(config, tasks, str(path), ""), config, tasks, StopRequest())
     return path
 

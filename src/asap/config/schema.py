@@ -249,17 +249,17 @@ EPISODES = 2000
 # return of
 # -310; a little softening and entropy, on the same scale, is the one departure.
 PRESETS = {
-    "paper": (
-        "learn.learner=actor-critic",
-        "learn.gradient=sampled",
-        "learn.optimizer=sgd",
-        "learn.step_size_theta=10.0",
-        "learn.step_size_beta=10.0",
-        "learn.advantage_scale=0.01",
-        "learn.entropy=0.01",
-        "learn.softening=0.003",
-        "run.episodes=35000",
-    )
+    "paper": {
+        "learn.learner": "actor-critic",
+        "learn.gradient": "sampled",
+        "learn.optimizer": "sgd",
+        "learn.step_size_theta": 10.0,
+        "learn.step_size_beta": 10.0,
+        "learn.advantage_scale": 0.01,
+        "learn.entropy": 0.01,
+        "learn.softening": 0.003,
+        "run.episodes": 35000,
+    }
 }
 
 
