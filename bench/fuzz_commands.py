@@ -78,7 +78,6 @@ _OPTIONS += [
     "--epsilon",
     "--step-timeout",
     "--reward-scale",
-    "--env-retries",
     "--skills",
 ]
 

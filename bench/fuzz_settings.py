@@ -58,7 +58,7 @@ def _override_seeds(folder: Path) -> list[list[str]]:
         ["learn.epochs=4", "run.weights=[1.0]", "seed=3"],
         ["policy.skills=network", "policy.hidden=[16, 16]"],
         ["policy.basis=network", "policy.hidden=[3]"],
-        ["policy.basis=rbf", "policy.centres=3", "policy.inputs=['x', 'y']"],
+        ["policy.basis=polynomial", "policy.inputs=['x', 'y']"],
         ["policy.basis=polynomial", "policy.degree=2", "policy.hyperplanes=2"],
         ["policy.basis=fourier", "policy.frequencies=[[1.0, 2.0]]", "policy.inputs=['x', 'y']"],
         ["learn.learner=reinforce", "learn.lanes=4", "learn.batch_episodes=4"],

@@ -156,9 +156,9 @@ ROWS = (
     (
         "envs-retries-of-reset",
         "envs/resolve.py",
-        "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.env_retries)",
+        "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.retries)",
         "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale)",
-        "--env-retries is ignored.",
+        "env.retries is ignored where a reset raises.",
         ("test_checked_env.py",),
     ),
     (

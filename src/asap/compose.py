@@ -5,8 +5,6 @@ import json
 import os
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from asap.base.errors import UserError
 from asap.base.files import parsed
 from asap.base.spec import Task, TaskSet
@@ -114,7 +112,6 @@ def _for_tasks(
         what = f"need one for each of the {len(names)} tasks"
         raise UserError("run.weights", what, list(weights), "leave them out for equal weights")
     config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=names, weights=weights))
-    refuse_double_precision(config.run)
     config = validate(config)
     if config.run.steps is None and config.run.episodes is None:
         config = override(config, tasks[0].budget)
@@ -217,7 +214,6 @@ FEATURES = {
     "linear": {"policy.basis": "linear"},
     "poly2": {"policy.basis": "polynomial", "policy.degree": 2},
     "fourier": {"policy.basis": "fourier"},
-    "rbf": {"policy.basis": "rbf"},
     "network": {"policy.basis": "network"},
 }
 
@@ -243,8 +239,6 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
         raise UserError("policy.skills", "skills=gaussian needs Box actions", first.actions, cure)
     if "network" in (policy.basis, policy.skills) and config.learn.learner not in ("ppo", "actor-critic"):
         raise UserError("learn.learner", "does not learn networks", config.learn.learner, "use ppo or actor-critic")
-    if policy.basis == "rbf" and not np.isfinite([first.spec.observation_low, first.spec.observation_high]).all():
-        raise UserError("policy.basis", "bumps need bounds of all observations", "rbf", "use poly2, fourier or network")
     if policy.task_features not in ("auto", "none") and not first.descriptor:
         raise UserError("policy.task_features", "there is one task", policy.task_features, "leave it out")
     build_psi(policy, tasks)
@@ -266,14 +260,6 @@ def _size(value: Any) -> float:
     if isinstance(value, tuple):
         return max(map(_size, value), default=0.0)
     return abs(value) if isinstance(value, float) else 0.0
-
-
-def refuse_double_precision(run: RunConfig) -> None:
-    import jax
-
-    if run.precision == "float64" and not jax.config.jax_enable_x64:
-        cure = "set JAX_ENABLE_X64=1, or use float32"
-        raise UserError("run.precision", "float64 needs JAX's x64 mode", "float64", cure)
 
 
 def with_budget(config: Config, episodes: int | None, steps: int | None) -> Config:

@@ -51,7 +51,7 @@ def train(
     hyperplanes: Annotated[int | None, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
     skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
     features: Annotated[
-        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier, rbf or network.")
+        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
     ] = None,
     learner: Annotated[
         str | None,
@@ -102,9 +102,6 @@ def train(
             help="Environment: check that a seed repeats its episode, at the start and during the run.",
         ),
     ] = False,
-    env_retries: Annotated[
-        int | None, typer.Option(help="Environment: how often a reset that raises is tried again.")
-    ] = None,
     on_no_workers: Annotated[str | None, typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
     resume: Annotated[
@@ -145,7 +142,6 @@ def train(
         "env.step_timeout": step_timeout,
         "env.reward_scale": reward_scale,
         "env.strict_obs": strict_obs or None,
-        "env.env_retries": env_retries,
         "env.check_determinism": check_determinism or None,
         "env.on_no_workers": on_no_workers,
     }

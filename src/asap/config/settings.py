@@ -87,9 +87,6 @@ class Removed(NamedTuple):
     default: Any
     why: str
 
-    def refusal(self, where: str, value: Any) -> UserError:
-        return UserError(where, f"was removed in {REMOVED_IN}: {self.why}", shown(value), "leave it out")
-
 
 def setting(
     default: Any, help: str, *, low=None, high=None, above=None, below=None, choices=None, aliases=(), removed=None
@@ -206,7 +203,8 @@ def checked(value: Any, kind: Any, of: Setting, where: str) -> Any:
         _refuse(f"must be {_expected(kind, of.rules)}", value, of, where)
     value = _exact(value, required, of, where)
     if value in of.rules.removed:
-        raise Removed(None, of.rules.removed[value]).refusal(where, value)
+        what = f"{value} was removed in {REMOVED_IN}: {of.rules.removed[value]}"
+        _refuse(what, value, of, where, f"use {of.rules.range_text()}")
     if of.rules.choices is not None and value not in of.rules.choices:
         near = difflib.get_close_matches(str(value).lower()[:80], map(str, of.rules.choices), n=1)
         _refuse(f"must be {of.rules.range_text()}", value, of, where, f"did you mean {near[0]}?" if near else "")
@@ -312,7 +310,8 @@ def find(name: str, value: Any, schema: Schema, short: bool = False) -> Setting:
         return schema.settings[schema.names[name]]
     gone = [key for key in schema.removed if name == key or (short and key.endswith("." + name))]
     if gone:
-        raise schema.removed[gone[0]].refusal(gone[0], value)
+        what = f"was removed in {REMOVED_IN}: {schema.removed[gone[0]].why}"
+        raise UserError(gone[0], what, shown(value), "leave it out")
     if name in schema.sections:
         inside = next(key for key in schema.settings if key.startswith(name + "."))
         raise UserError(name, "is a section, not a setting", shown(value), f"name one in it, such as {inside}")
