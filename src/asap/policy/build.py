@@ -88,11 +88,12 @@ def require_sensible(config: PolicyConfig, task: Task) -> None:
 
 
 def build_psi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
-    inputs = _input_indices(config, tasks[0])
+    first = tasks[0]
+    inputs = _input_indices(config, first)
     task_features = config.task_features
     if task_features == "auto":
         task_features = "interactions" if len(tasks) > 1 else "none"
-    return Features.of(_basis(config, tasks[0], len(inputs)), inputs, task_features)
+    return Features.of(_basis(config, first, len(inputs)), inputs, task_features)
 
 
 def build_phi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
