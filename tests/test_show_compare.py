@@ -332,7 +332,7 @@ def test_html_in_any_text_is_shown_as_text():
     page = Page(html_of([chapter]))
     assert not page.all("script") and len(page.all("img")) == 1 and "onerror" not in page.all("img")[0]
     assert [image["alt"] for image in page.all("img")] == [evil]
-    raw = Page(report_html(f"# Results\n\n{evil}\n\n<script>alert(1)</script>\n", PNG.__getitem__))
+    raw = Page(report_html(f"# Results\n\n{evil}\n\nSee {evil}\n\n<script>alert(1)</script>\n", PNG.__getitem__))
     assert not raw.all("script") and not raw.all("img")
 
 
