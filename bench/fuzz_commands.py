@@ -78,7 +78,6 @@ _OPTIONS += [
     "--epsilon",
     "--step-timeout",
     "--reward-scale",
-    "--env-retries",
     "--skills",
 ]
 
@@ -215,12 +214,14 @@ def _train(data: bytes, folder: Path) -> None:
     """To the first look of the host, whatever the budget is."""
     from asap.cli.learning import create_run
     from asap.compose import compose
+    from asap.config.schema import Config
+    from asap.config.toml import parse_settings
     from asap.model.training import train_run
     from asap.runs.signals import StopRequest
 
     items = [item for item in json_list(data) if isinstance(item, str)]
     shutil.rmtree(folder / "new", ignore_errors=True)
-    config, tasks = compose(["two-rooms"], {"run.episodes": 1}, overrides=[*_SMALL, *items])
+    config, tasks = compose(["two-rooms"], {"run.episodes": 1}, overrides=parse_settings(Config, [*_SMALL, *items]))
     run = create_run(config, tasks, str(folder / "new"), "")
     result = train_run(run, config, tasks, StopRequest(), [lambda report: False])[1]
     json.dumps(result.summary(""))

@@ -12,7 +12,7 @@ from fuzz_watch import Target, Wrong
 
 from asap.config.schema import Config
 from asap.config.settings import override, schema_of
-from asap.config.toml import read_toml, to_toml
+from asap.config.toml import parse_settings, read_toml, to_toml
 
 KEYS = sorted(schema_of(Config).settings)
 
@@ -29,15 +29,16 @@ def _compose(settings: list[str], file: str | None = None) -> None:
     from asap.compose import compose
     from asap.model.training import blank_start
 
-    compose(["two-rooms"], {}, None, file, settings)
-    blank_start(*compose(["two-rooms"], {}, None, file, [*settings, "run.seeds=1"]))  # Thousands take their time.
+    values = parse_settings(Config, settings)
+    compose(["two-rooms"], {}, None, file, values)
+    blank_start(*compose(["two-rooms"], {}, None, file, {**values, "run.seeds": 1}))  # Thousands take their time.
 
 
 # ---- Config files ---------------------------------------------------------------------------------------------------
 
 
 def _config_seeds(folder: Path) -> list[str]:
-    own = to_toml(override(Config(), ["run.tasks=['two-rooms']", "policy.frequencies=[[1.0, 2.0]]"]))
+    own = to_toml(override(Config(), {"run.tasks": ("two-rooms",), "policy.frequencies": ((1.0, 2.0),)}))
     return [own, *((RELEASE / name / "config.toml").read_text() for name in ("two-rooms", "cartpole"))]
 
 
@@ -57,7 +58,7 @@ def _override_seeds(folder: Path) -> list[list[str]]:
         ["learn.epochs=4", "run.weights=[1.0]", "seed=3"],
         ["policy.skills=network", "policy.hidden=[16, 16]"],
         ["policy.basis=network", "policy.hidden=[3]"],
-        ["policy.basis=rbf", "policy.centres=3", "policy.inputs=['x', 'y']"],
+        ["policy.basis=polynomial", "policy.inputs=['x', 'y']"],
         ["policy.basis=polynomial", "policy.degree=2", "policy.hyperplanes=2"],
         ["policy.basis=fourier", "policy.frequencies=[[1.0, 2.0]]", "policy.inputs=['x', 'y']"],
         ["learn.learner=reinforce", "learn.lanes=4", "learn.batch_episodes=4"],
@@ -91,7 +92,7 @@ def _other_numbers(rng: Random, value: str) -> str:
 
 def _override(data: bytes, folder: Path) -> None:
     items = [item for item in json_list(data) if isinstance(item, str)]
-    _require_same_again(override(Config(), items), folder)
+    _require_same_again(override(Config(), parse_settings(Config, items)), folder)
     _compose(items)
 
 

@@ -42,11 +42,11 @@ ROWS = (
         ("test_hosted_batches.py",),
     ),
     (
-        "config-line-after-list",
+        "config-line-of-decoy",
         "config/toml.py",
-        'line + statement.count("\\n") + 1',
-        "line + 1",
-        "Behind a list over several lines, an error in a TOML file names the wrong line.",
+        "if len(lines) == 1 else",
+        "if lines else",
+        "Where a text over several lines looks like a setting, an error in a TOML file names the wrong line.",
         ("test_settings.py",),
     ),
     (
@@ -156,9 +156,9 @@ ROWS = (
     (
         "envs-retries-of-reset",
         "envs/resolve.py",
-        "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.env_retries)",
+        "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.retries)",
         "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale)",
-        "--env-retries is ignored.",
+        "env.retries is ignored where a reset raises.",
         ("test_checked_env.py",),
     ),
     (

@@ -52,8 +52,8 @@ ROWS = (
     (
         "compose-old-steps",
         "compose.py",
-        "for name, most in budgets.items()])",
-        "for name, most in budgets.items() if most is not None])",
+        'override(config, {"run.episodes": episodes, "run.steps": steps})',
+        'override(config, _said({"run.episodes": episodes, "run.steps": steps}))',
         "model.learn(episodes=10_000) on an environment still ends at its default budget of steps.",
         ("test_goes_on.py",),
     ),

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -36,17 +36,17 @@ LANES, UPDATES = 4096, 2  # Episodes side by side; updates per turn.
 SEEDS_ALONE, SEEDS_TOGETHER = 3, 20
 POLL_SECONDS = 0.005
 # The policy stays near its start, as in C: episodes keep their length, and every turn does the same work.
-STANDING_STILL = (
-    "learn.step_size_theta=1e-6",
-    "learn.step_size_beta=1e-6",
-    "learn.convergence_tolerance=0",
-    "run.episodes=1000000000",
-    f"run.chunk={UPDATES}",
-)
+STANDING_STILL = {
+    "learn.step_size_theta": 1e-6,
+    "learn.step_size_beta": 1e-6,
+    "learn.convergence_tolerance": 0,
+    "run.episodes": 1000000000,
+    "run.chunk": UPDATES,
+}
 LOOPS = {
-    "reinforce_sampled": ("learn.learner=reinforce", "learn.gradient=sampled", f"learn.batch_episodes={LANES}"),
-    "reinforce_marginal": ("learn.learner=reinforce", "learn.gradient=marginal", f"learn.batch_episodes={LANES}"),
-    "ppo": ("learn.learner=ppo",),
+    "reinforce_sampled": {"learn.learner": "reinforce", "learn.gradient": "sampled", "learn.batch_episodes": LANES},
+    "reinforce_marginal": {"learn.learner": "reinforce", "learn.gradient": "marginal", "learn.batch_episodes": LANES},
+    "ppo": {"learn.learner": "ppo"},
 }
 MEANINGS = {
     "c_ns_per_step": "C: nanoseconds per step of training",
@@ -153,9 +153,9 @@ def c_turn(program: Path) -> Turn:
     return Turn(report["steps"], LANES * UPDATES, report["seconds"], report["busy_seconds"])
 
 
-def library_loop(changes: tuple[str, ...]) -> Callable[[], Turn]:
+def library_loop(changes: dict[str, Any]) -> Callable[[], Turn]:
     """A function that trains one chunk further, by the program that training compiles."""
-    config, tasks = compose([TASK], {}, overrides=(f"learn.lanes={LANES}", *STANDING_STILL, *changes))
+    config, tasks = compose([TASK], {"learn.lanes": LANES, **STANDING_STILL, **changes})
     loop = Loop(config, Compiled(config, tasks, catalog.task_set(((TASK, 1.0),))), InMemory())
     states = loop.start(blank_start(config, tasks))
 

@@ -44,7 +44,7 @@ def new_policy() -> Callable[..., Any]:
     """Policies with random parameters, for four observations and a task descriptor of two numbers."""
     import jax.numpy as jnp
 
-    from asap.policy.features import RBF, Features, Fourier, Polynomial
+    from asap.policy.features import Features, Fourier, Polynomial
     from asap.policy.partition import Partition
     from asap.policy.policy import ASAPPolicy
     from asap.policy.skills import GibbsSkills
@@ -53,7 +53,7 @@ def new_policy() -> Callable[..., Any]:
         "linear": Polynomial(1),
         "polynomial": Polynomial(2),
         "fourier": Fourier(jnp.asarray([[3.0, 0.0], [1.0, -2.0]]), bias=False),
-        "rbf": RBF(jnp.asarray([[0.0, 0.5], [1.0, 1.0], [0.5, 0.0]]), width=0.5, bias=True),
+        "fourier with bias": Fourier(jnp.asarray([[0.0, 0.5], [1.0, 1.0], [0.5, 0.0]]), bias=True),
     }
 
     def new(

@@ -20,6 +20,8 @@ from asap import ASAP
 from asap.base.arrays import from_arrays, member
 from asap.base.errors import RunError
 from asap.compose import compose
+from asap.config.schema import Config
+from asap.config.toml import parse_settings
 from asap.envs import catalog
 from asap.experience.choose import choose
 from asap.learn.state import parameter_digest
@@ -51,7 +53,7 @@ def trained(tmp_path_factory):
     from asap.cli.learning import create_run
     from asap.model.training import train_run
 
-    config, tasks = compose(["two-rooms"], {"run.episodes": 1}, overrides=TINY[1::2])
+    config, tasks = compose(["two-rooms"], {"run.episodes": 1}, overrides=parse_settings(Config, TINY[1::2]))
     train_run(create_run(config, tasks, str(path), ""), config, tasks, StopRequest())
     return path
 
@@ -89,12 +91,17 @@ RESUMED_WITH = [
     ("--reward-scale", "2", ""),
     ("--strict-obs", ""),
     ("--check-determinism", ""),
-    ("--env-retries", "0", ""),
     ("--on-no-workers", "fail", ""),
     ("--out", "y", ""),
 ]
 TRAIN_NETWORK = ["train", "two-rooms", "--set", f"policy.hidden=[{2**62}]", "--set"]
-FOUR_INPUTS = 'policy.inputs=["x", "y", "goal x", "goal y"]'
+REMOVED = (
+    ("run.precision", "float32"),
+    ("policy.centres", "4"),
+    ("learn.episodes_per_chunk", "1"),
+    ("env.env_retries", "2"),
+    ("policy.basis", "rbf"),
+)
 # (id, arguments after `asap`, field, must contain)
 CASES = [
     *(
@@ -167,10 +174,14 @@ CASES = [
         for part in ("basis", "skills")
     ),
     (
-        "centres",
-        ["train", "two-rooms", "--features", "rbf", "--set", "policy.centres=20", "--set", FOUR_INPUTS],
+        "features",
+        ["train", "FrozenLake8x8-v1", "--features", "poly2", "--set", "policy.degree=6"],
         "policy.basis",
         "more than 100,000 features",
+    ),
+    *(
+        (f"removed {key}", ["train", "CartPole-v1", "--set", f"{key}={value}"], key, "was removed in 0.2: ")
+        for key, value in REMOVED
     ),
     ("47 input", ["train", "two-rooms", "--set", 'policy.inputs=["z"]'], "policy.inputs", "'z'"),
     ("51 batch 0", ["train", "two-rooms", "--set", "learn.batch_episodes=0"], "learn.batch_episodes", "got 0"),
@@ -186,7 +197,7 @@ CASES = [
     ("51 learner", ["train", "two-rooms", "--learner", "pop"], "learn.learner", "ppo"),
     ("51 gradient", ["train", "two-rooms", "--gradient", "x"], "learn.gradient", "marginal"),
     ("51 preset", ["train", "two-rooms", "--preset", "papr"], "--preset", "paper"),
-    ("52 float64", ["train", "two-rooms", "--set", "run.precision=float64"], "run.precision", "JAX_ENABLE_X64"),
+    ("52 float64", ["train", "two-rooms", "--set", "run.precision=float64"], "run.precision", "float32"),
     ("53 shapes", ["train", "two-rooms", "three-rooms"], "tasks", "'two-rooms'"),
     ("task unknown", ["train", "two-romms"], "task", "two-rooms"),
     ("task missing", ["train"], "task", "three-rooms"),

@@ -13,7 +13,7 @@ from asap.base.arrays import to_arrays
 from asap.base.errors import RunError
 from asap.compose import compose
 from asap.config.schema import Config, LearnConfig
-from asap.config.toml import to_toml
+from asap.config.toml import parse_settings, to_toml
 from asap.envs import catalog
 from asap.experience.compiled import Compiled
 from asap.experience.protocol import Evaluation
@@ -46,7 +46,7 @@ def test_only_a_better_evaluation_replaces_the_best(tmp_path, monkeypatch, retur
     """The run was stopped with a best score of 100 before its first update."""
     monkeypatch.setattr("asap.learn.loop.SAVE_EVERY_SECONDS", -1.0)
     run = Run.create(tmp_path / "run", "", notice=pytest.fail)
-    config, tasks = compose(["two-rooms"], {}, overrides=TINY)
+    config, tasks = compose(["two-rooms"], {}, overrides=parse_settings(Config, TINY))
     scripted = Scripted(config, tasks, catalog.task_set((("two-rooms", 1.0),)))
     scripted.returns = returns
     with run.locked():
@@ -57,7 +57,7 @@ def test_only_a_better_evaluation_replaces_the_best(tmp_path, monkeypatch, retur
 
 
 def test_the_best_checkpoint_is_evaluated_where_that_is_asked_for(tmp_path, capsys, monkeypatch):
-    config, tasks = compose(["two-rooms"], {}, overrides=TINY)
+    config, tasks = compose(["two-rooms"], {}, overrides=parse_settings(Config, TINY))
     run = Run.create(tmp_path / "run", to_toml(config), notice=pytest.fail)
     loop = Loop(config, Compiled(config, tasks, catalog.task_set((("two-rooms", 1.0),))), run)
     best = loop.start(blank_start(config, tasks))
@@ -105,7 +105,7 @@ def test_neither_the_clock_nor_kills_choose_the_best(tmp_path, monkeypatch, seco
     leaves."""
     now = [0.0]
     monkeypatch.setattr("asap.learn.loop.time", types.SimpleNamespace(monotonic=lambda: now[0]))
-    config, tasks = compose(["two-rooms"], {}, overrides=TINY)
+    config, tasks = compose(["two-rooms"], {}, overrides=parse_settings(Config, TINY))
     scripted = Scripted(config, tasks, catalog.task_set((("two-rooms", 1.0),)))
     scripted.returns = [60.0, 70.5, 63.5, 70.0, 62.0]
     run = Run.create(tmp_path / "run", "", notice=pytest.fail)
@@ -126,7 +126,7 @@ def test_neither_the_clock_nor_kills_choose_the_best(tmp_path, monkeypatch, seco
 
 
 def test_the_start_can_be_the_best(tmp_path):
-    config, tasks = compose(["two-rooms"], {}, overrides=TINY)
+    config, tasks = compose(["two-rooms"], {}, overrides=parse_settings(Config, TINY))
     scripted = Scripted(config, tasks, catalog.task_set((("two-rooms", 1.0),)))
     scripted.returns = [60.0, 61.0, 80.0]  # The last one, by the index -1, is that of the start.
     run = Run.create(tmp_path / "run", "", notice=pytest.fail)
@@ -139,7 +139,7 @@ def test_the_start_can_be_the_best(tmp_path):
 
 
 def test_an_error_does_not_cost_the_best_before_it(tmp_path, monkeypatch):
-    config, tasks = compose(["two-rooms"], {}, overrides=TINY)
+    config, tasks = compose(["two-rooms"], {}, overrides=parse_settings(Config, TINY))
     scripted = Scripted(config, tasks, catalog.task_set((("two-rooms", 1.0),)))
     scripted.returns = [60.0, 70.0, 90.0]
 
@@ -165,7 +165,7 @@ def test_tasks_count_by_their_weights():
 
 
 def test_a_joint_run_keeps_the_best_by_the_weights(tmp_path):
-    config, tasks = compose(["two-rooms:9", "flipped-two-rooms:1"], {}, overrides=TINY)
+    config, tasks = compose(["two-rooms:9", "flipped-two-rooms:1"], {}, overrides=parse_settings(Config, TINY))
     scripted = Scripted(config, tasks, catalog.task_set((("two-rooms", 9.0), ("flipped-two-rooms", 1.0))))
     scripted.returns = [[10.0, 90.0], [20.0, 30.0]]
     run = Run.create(tmp_path / "run", "", notice=pytest.fail)

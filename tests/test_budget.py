@@ -11,7 +11,8 @@ from command_line import asap
 
 from asap import ASAP
 from asap.compose import compose
-from asap.config.toml import to_toml
+from asap.config.schema import Config
+from asap.config.toml import parse_settings, to_toml
 from asap.model.training import Training, train, train_run
 from asap.runs.directory import Run
 from asap.runs.events import InMemory
@@ -71,7 +72,7 @@ def test_steps_are_those_of_the_budget_and_at_most_one_episode(env, seeds, steps
 
 @pytest.mark.parametrize("budget", ["run.steps=600", "run.steps=3000", "run.episodes=5", "run.episodes=60"])
 def test_short_episodes_and_budgets_of_episodes(budget):
-    config, tasks = compose(["CartPole-v1"], {}, overrides=[*QUICK, budget])
+    config, tasks = compose(["CartPole-v1"], {}, overrides=parse_settings(Config, [*QUICK, budget]))
     states, result = train(
         Training(config, tasks, InMemory(), (), "0", None, print), None, StopRequest(), evaluates=False
     )
@@ -93,7 +94,7 @@ def test_a_small_budget_chooses_among_few_and_a_smaller_one_among_none():
 def test_patterns_of_signs_keep_to_the_budget(tmp_path):
     """Of 8 patterns with 2 episodes each, 5 fit into 10 episodes."""
     settings = ["policy.hyperplanes=3", "run.search_episodes=2", "run.episodes=10", "run.final_episodes=2"]
-    config, tasks = compose(["two-rooms"], {}, overrides=settings)
+    config, tasks = compose(["two-rooms"], {}, overrides=parse_settings(Config, settings))
     run = Run.create(tmp_path / "run", to_toml(config))
     result = train_run(run, config, tasks, StopRequest())[1]
     assert result.curve.episodes[0].tolist() == [10] and result.updates == [0] and result.finished

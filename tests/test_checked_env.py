@@ -136,7 +136,7 @@ REFUSED_ELSEWHERE = [
     (
         "20 reset raises",
         envs.ResetRaises,
-        {"times": 3},
+        {"times": 6},
         EnvLimits(),
         1,
         "env.reset",
@@ -250,9 +250,9 @@ def test_a_reset_that_raises_is_tried_again():  # 20
 
 
 def test_all_that_the_settings_ask_of_an_environment_is_asked_of_it():
-    env = EnvConfig(max_steps=7, strict_obs=True, reward_scale=0.5, env_retries=4)
+    env = EnvConfig(max_steps=7, strict_obs=True, reward_scale=0.5, retries=4)
     assert resolve("CartPole-v1", env).limits == EnvLimits(7, True, 0.5, 4)
-    checked = CheckedEnv(source(envs.ResetRaises, times=1), resolve("CartPole-v1", EnvConfig(env_retries=0)).limits)
+    checked = CheckedEnv(source(envs.ResetRaises, times=1), resolve("CartPole-v1", EnvConfig(retries=0)).limits)
     with pytest.raises(EnvError, match="ConnectionError"):
         play(checked)
 

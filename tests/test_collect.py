@@ -9,6 +9,8 @@ from command_line import asap
 from asap.base.errors import UserError
 from asap.cli.learning import create_run
 from asap.compose import compose
+from asap.config.schema import Config
+from asap.config.toml import parse_settings
 from asap.data.dataset import Dataset
 from asap.data.layout import layout_of
 from asap.envs import catalog
@@ -130,7 +132,9 @@ def test_logged_play_of_an_environment_is_learned_from(walks, tmp_path):
 
 
 def learned(data, out, *settings):
-    config, tasks = compose(["own_envs:walk"], {"offline.data": json.dumps(str(data))}, overrides=list(settings))
+    config, tasks = compose(
+        ["own_envs:walk"], {"offline.data": str(data)}, overrides=parse_settings(Config, list(settings))
+    )
     run = create_run(config, tasks, str(out), "")
     return train_run(run, config, tasks, StopRequest())[1].summary("")
 

@@ -130,7 +130,7 @@ def test_agreement_of_controls():
 @pytest.mark.parametrize(("told", "ours"), [(0.0, 0.0), (1.0, 0.5), (-2.0, -1.0), (5.0, 1.0)])
 def test_controls_of_a_teacher_are_in_the_units_of_policies(told, ours):
     """The torque of a pendulum goes from -2 to 2; what is beyond counts as its bound."""
-    teacher = Teacher(Answers(np.float32([told])), hosted_task("Pendulum-v1", ()))
+    teacher = Teacher(Answers(np.float32([told])), hosted_task("Pendulum-v1", {}))
     np.testing.assert_allclose(teacher.action(np.zeros(3, np.float32)), [ours])
 
 
@@ -144,7 +144,7 @@ class Leveller:
 
 def test_a_teacher_of_combinations_over_parts():
     """Its demonstrations have the number of each combination: 2 * (pump + 1) + valve."""
-    task = hosted_task("own_envs:Tanks", ())
+    task = hosted_task("own_envs:Tanks", {})
     room, ids = TaughtEnv(task, Leveller()), [EpisodeId(0, CHECK, number) for number in range(3)]
     demonstrations = room.taught(ids)
     room.close()
@@ -159,7 +159,7 @@ def test_a_teacher_of_combinations_over_parts():
 
 def test_rules_agree_with_a_teacher_at_its_bound_where_they_go_beyond():
     """They ask for three times the largest torque, and the environment gets the largest."""
-    task, maps = hosted_task("Pendulum-v1", ()), [Features.of(Polynomial(0), (0, 1, 2))] * 2
+    task, maps = hosted_task("Pendulum-v1", {}), [Features.of(Polynomial(0), (0, 1, 2))] * 2
     skills = GaussianSkills(np.full((1, 1, 1), 3, np.float32), np.zeros((1, 1), np.float32))
     policy = ASAPPolicy(Partition(np.zeros((0, 1), np.float32), np.float32(1)), skills, *maps)
     observations = np.zeros((4, 3), np.float32)

@@ -11,7 +11,7 @@ import pytest
 from asap.base.errors import UserError
 from asap.base.numbers import actions_in_words, number, percent, sum_of
 from asap.envs.catalog import find
-from asap.policy.features import RBF, Features, Fourier, Polynomial
+from asap.policy.features import Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
@@ -155,12 +155,6 @@ def test_expressions_are_in_the_units_of_the_observations(basis, task):
         said = read.constant + sum(c * eval(as_python(term), names) for term, c in read.terms)
         meant = weights @ np.asarray(features(jnp.array([x, y]), jnp.asarray(m)))
         assert said == pytest.approx(meant, rel=1e-2, abs=1e-2)  # Frequencies are printed with three digits.
-
-
-def test_radial_features_are_named_by_their_place_in_the_observations():
-    features = Features(RBF(jnp.array([[0.0, 0.5]]), 0.3, True), SHIFT, SCALE, (0, 1))
-    read = expression(features, [0.2, -1.5], ("x", "y"), np.zeros(0))
-    assert read.terms == (("bump at (0.5, 1)", -1.5),) and read.constant == 0.2 and read.inputs == ("x", "y")
 
 
 def test_linear_skills_are_described_by_their_scores():

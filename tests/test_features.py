@@ -7,14 +7,13 @@ import pytest
 from asap.config.schema import PolicyConfig
 from asap.envs.catalog import find
 from asap.policy.build import build_psi
-from asap.policy.features import RBF, Features, Fourier, Polynomial
+from asap.policy.features import Features, Fourier, Polynomial
 
 NAMES = ("x", "y", "goal x", "goal y")
 X = jnp.asarray([0.5, 2.0, 7.0, 3.0])
 M = jnp.asarray([3.0, -1.0])
 
 FOURIER = jnp.asarray([[1.0, 0.0], [0.5, -0.25]])  # At (0.5, 2): sin(pi / 2) and sin(-pi / 4).
-CENTRES = jnp.asarray([[0.5, 2.0], [0.5, 1.0]])  # At (0.5, 2): no distance, and one width.
 
 CASES = {
     "bias": (Features.of(Polynomial(0), (0, 1)), [1.0], ("1",)),
@@ -44,16 +43,6 @@ CASES = {
         Features.of(Fourier(FOURIER, bias=True), (0, 1)),
         [1.0, 1.0, -np.sqrt(0.5)],
         ("1", "sin(pi (1 x))", "sin(pi (0.5 x + -0.25 y))"),
-    ),
-    "rbf": (
-        Features.of(RBF(CENTRES, width=1.0, bias=False), (0, 1)),
-        [1.0, np.exp(-0.5)],
-        ("bump at (0.5, 2)", "bump at (0.5, 1)"),
-    ),
-    "narrow rbf with bias": (
-        Features.of(RBF(CENTRES, width=0.5, bias=True), (0, 1)),
-        [1.0, 1.0, np.exp(-2.0)],
-        ("1", "bump at (0.5, 2)", "bump at (0.5, 1)"),
     ),
     "additive": (
         Features.of(Polynomial(1), (0, 1), "additive"),
@@ -119,17 +108,7 @@ def test_several_tasks_get_interactions():
     assert psi.names(NAMES, 2) == ("1", "x", "y", "m1", "x m1", "y m1", "m2", "x m2", "y m2")
 
 
-def test_rbf_centres_are_a_grid_with_the_spacing_as_width():
-    psi = build_psi(PolicyConfig(basis="rbf", centres=3), (find("two-rooms"),))
-    assert psi.size(2) == 1 + 9
-    assert psi.basis.width == 0.5
-    np.testing.assert_allclose(psi.basis.centres[:4], [[0, 0], [0, 0.5], [0, 1], [0.5, 0]])
-    middle = psi(jnp.asarray([0.5, 0.5, 0.0, 0.0]), M)
-    np.testing.assert_allclose(middle[5], 1.0)
-    np.testing.assert_allclose(middle[2], np.exp(-0.5), rtol=1e-6)
-
-
-@pytest.mark.parametrize("kind, size", [("linear", 3), ("polynomial", 6), ("rbf", 17), ("fourier", 3)])
+@pytest.mark.parametrize("kind, size", [("linear", 3), ("polynomial", 6), ("fourier", 3)])
 def test_every_basis_of_the_config_can_be_built_and_used(kind, size):
     config = PolicyConfig(basis=kind, frequencies=((3.0, 0.0), (1.0, 1.0)), task_features="none")
     psi = build_psi(config, (find("three-rooms"),))

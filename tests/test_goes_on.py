@@ -217,7 +217,7 @@ def test_counters_pass_the_end_of_32_bits(new, counted, tmp_path):
 @pytest.mark.parametrize("name", ["run.steps", "run.episodes"])
 def test_a_budget_may_be_larger_than_32_bits(new, name):
     model, _ = new()
-    config = override(model.config, ["run.steps=none", "run.episodes=none", f"{name}=3000000000"])
+    config = override(model.config, {"run.steps": None, "run.episodes": None, name: 3_000_000_000})
     model = ASAP.of(config, model.tasks)
     model.learn(callback=lambda report: report.update < 4)
     assert not model.result.finished and model.num_timesteps > 0

@@ -29,7 +29,7 @@ CASES = [
     (1, "constant", "linear", "none", None),
     (1, "linear", "fourier", "interactions", 0.2),
     (2, "linear", "polynomial", "additive", None),
-    (2, "constant", "rbf", "interactions", 0.0),
+    (2, "constant", "fourier with bias", "interactions", 0.0),
     (3, "constant", "linear", "none", 0.2),
     (3, "linear", "linear", "interactions", None),
     (3, "linear", "linear", "none", None, SHARED),

@@ -14,6 +14,7 @@ from asap.base.episodes import EVALUATION, TRAINING, EpisodeId, Played
 from asap.base.spec import TaskSet
 from asap.compose import compose
 from asap.config.schema import Config
+from asap.config.toml import parse_settings
 from asap.envs.gymnasium.make import EnvSource
 from asap.envs.gymnasium.task import HostedTask
 from asap.experience.hosted import Hosted, evaluation_of
@@ -58,7 +59,7 @@ def _episode(which: EpisodeId) -> Played:
 def composed(*settings: str) -> tuple[Config, TaskSet]:
     plain = ("learn.learner=actor-critic", "learn.critic_features=4", "run.candidates=0", "run.eval_episodes=2")
     sizes = ("learn.batch_steps=20", "learn.round_episodes=2")
-    return compose(["CartPole-v1"], {}, overrides=[*plain, *sizes, *settings])
+    return compose(["CartPole-v1"], {}, overrides=parse_settings(Config, [*plain, *sizes, *settings]))
 
 
 def experience_of(config: Config, tasks: TaskSet) -> tuple[Hosted, Listening]:

@@ -17,7 +17,7 @@ from asap.base.errors import RunError, UserError
 from asap.base.spec import TaskSet
 from asap.compose import compose
 from asap.config.schema import Config
-from asap.config.toml import to_toml
+from asap.config.toml import parse_settings, to_toml
 from asap.experience.choose import choose
 from asap.experience.hosted import evaluation_of
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress, ignore_progress
@@ -76,7 +76,7 @@ Composed = tuple[Config, TaskSet]
 
 
 def cart_pole(steps: int = 3000, *settings: str) -> Composed:
-    return compose(["CartPole-v1"], {"run.steps": steps}, overrides=[*SHORT, *settings])
+    return compose(["CartPole-v1"], {"run.steps": steps}, overrides=parse_settings(Config, [*SHORT, *settings]))
 
 
 def trained(composed: Composed, path, workers: str = "0", callbacks=()) -> Result:
@@ -141,7 +141,10 @@ def test_the_outcome_is_the_mean_of_the_policies_on_the_way(tmp_path, monkeypatc
     assert abs(height("average.beta") - heights[-1]) > 1e-3
 
 
-@pytest.mark.parametrize("composed", [cart_pole(2000), compose(["two-rooms"], {"run.episodes": 100}, overrides=ROOMS)])
+@pytest.mark.parametrize(
+    "composed",
+    [cart_pole(2000), compose(["two-rooms"], {"run.episodes": 100}, overrides=parse_settings(Config, ROOMS))],
+)
 def test_the_outcome_is_what_a_run_gives_out(composed, tmp_path):
     """In its result, and to those who read its folder; `policy` in its checkpoints plays on. Our own tasks do the
     same."""

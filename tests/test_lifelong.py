@@ -16,8 +16,8 @@ LEARNERS = [Learner("from scratch", carries=False), Learner("frozen", plane_leng
 
 @pytest.fixture(scope="module")
 def trainer():
-    small = ("run.chunk=1", "run.eval_episodes=4", "learn.lanes=4", "learn.window=16", "learn.epochs=2")
-    return TaskTrainer(complete(override(Config(), [*SETTINGS, *small])), catalog.find("two-rooms"), StopRequest())
+    small = {"run.chunk": 1, "run.eval_episodes": 4, "learn.lanes": 4, "learn.window": 16, "learn.epochs": 2}
+    return TaskTrainer(complete(override(Config(), {**SETTINGS, **small})), catalog.find("two-rooms"), StopRequest())
 
 
 @pytest.fixture(scope="module")

@@ -336,7 +336,11 @@ def test_a_saved_model_comes_back_whole(model, tmp_path, name):
 
 @pytest.mark.parametrize(
     "settings",
-    [("basis=rbf", "centres=3"), ("basis=fourier", "frequencies=[[1, 0.5]]"), ("skills=linear", "termination=0.1")],
+    [
+        ("basis=polynomial", "degree=3"),
+        ("basis=fourier", "frequencies=[[1, 0.5]]"),
+        ("skills=linear", "termination=0.1"),
+    ],
 )
 def test_every_kind_of_policy_can_be_saved(tmp_path, settings):
     model = ASAP(TWO_TASKS, hyperplanes=2, learner="natural", gradient="sampled", seed=2**40, settings=settings)

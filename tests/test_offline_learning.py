@@ -14,6 +14,7 @@ from asap.cli.learning import create_run
 from asap.cli.reading import estimate_model
 from asap.compose import compose, read_run
 from asap.config.schema import Config
+from asap.config.toml import parse_settings
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
 from asap.experience.collect import collect
@@ -29,7 +30,7 @@ Composed = tuple[Config, TaskSet]
 
 
 def settings(data, *more: str) -> Composed:
-    return compose([], {"offline.data": json.dumps(str(data))}, overrides=[*SETTINGS, *more])
+    return compose([], {"offline.data": str(data)}, overrides=parse_settings(Config, [*SETTINGS, *more]))
 
 
 def train(composed: Composed, path, stop: StopRequest | None = None, callbacks=()) -> dict:

@@ -13,6 +13,7 @@ from command_line import asap
 from asap import ASAP
 from asap.compose import compose
 from asap.config.schema import Config, RunConfig
+from asap.config.toml import parse_settings
 from asap.model.training import Training, train
 from asap.runs import loggers
 from asap.runs.events import InMemory
@@ -107,7 +108,7 @@ def test_the_bar_of_a_terminal_shows_the_search(monkeypatch):
 
 
 def phases(*settings: str) -> list[str]:
-    config, tasks = compose(["CartPole-v1"], {"run.steps": 3000}, overrides=[*QUICK, *settings])
+    config, tasks = compose(["CartPole-v1"], {"run.steps": 3000}, overrides=parse_settings(Config, [*QUICK, *settings]))
     found: list[str] = []
     train(Training(config, tasks, InMemory(), (), "0", None, print, None, found.append), None, StopRequest())
     return found

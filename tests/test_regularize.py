@@ -134,7 +134,7 @@ def test_the_gradient_of_entropy_leads_to_more_of_it(new_policy, regularity):
 
 @pytest.mark.parametrize(
     "planes, skills, psi, alpha_beta",
-    [(1, "constant", "linear", 3.0), (2, "linear", "polynomial", 3.0), (3, "constant", "rbf", 1.0)],
+    [(1, "constant", "linear", 3.0), (2, "linear", "polynomial", 3.0), (3, "constant", "fourier with bias", 1.0)],
 )
 def test_the_closed_form_is_the_derivative(new_policy, compiled, planes, skills, psi, alpha_beta):
     """Of entropy minus penalty, stated again with the policy's own log-probabilities, by autodiff."""

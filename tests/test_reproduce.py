@@ -17,7 +17,7 @@ from asap.base.stats import bootstrap_interval
 from asap.cli import reproducing
 from asap.compose import TRANSFER_LANES, compose
 from asap.config.schema import GRADIENTS, LEARNERS, Config, PolicyConfig
-from asap.config.settings import override
+from asap.config.settings import NO_VALUES, Values, override
 from asap.envs import catalog
 from asap.experience.protocol import EpisodeIds, Evaluation
 from asap.paper import experiments, gradients, laboratory, transfer
@@ -30,14 +30,14 @@ from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.runs.events import Curve
 
-TINY = (
-    "learn.window=16",
-    "learn.lanes=4",
-    "run.chunk=1",
-    "run.eval_episodes=4",
-    "run.final_episodes=4",
-    "run.episodes=6",
-)
+TINY = {
+    "learn.window": 16,
+    "learn.lanes": 4,
+    "run.chunk": 1,
+    "run.eval_episodes": 4,
+    "run.final_episodes": 4,
+    "run.episodes": 6,
+}
 
 
 def test_every_result_has_its_function():
@@ -82,13 +82,13 @@ def test_an_unknown_name_is_refused_with_the_choice():
 
 def test_runs_are_shared_resumed_and_never_mixed(tmp_path):
     laboratory = Laboratory(tmp_path, seeds=2)
-    record = laboratory.train("tiny", ["two-rooms"], *TINY)
-    assert laboratory.train("tiny", ["two-rooms"], *TINY) is record
-    again = Laboratory(tmp_path, seeds=2).train("tiny", ["two-rooms"], *TINY)
+    record = laboratory.train("tiny", ["two-rooms"], TINY)
+    assert laboratory.train("tiny", ["two-rooms"], TINY) is record
+    again = Laboratory(tmp_path, seeds=2).train("tiny", ["two-rooms"], TINY)
     assert again.result.parameters_sha256 == record.result.parameters_sha256
     assert again.seconds() == record.seconds() > 0
     with pytest.raises(UserError, match="other settings or seeds"):
-        Laboratory(tmp_path, seeds=3).train("tiny", ["two-rooms"], *TINY)
+        Laboratory(tmp_path, seeds=3).train("tiny", ["two-rooms"], TINY)
 
 
 def test_a_group_writes_its_pages_with_what_failed(tmp_path, monkeypatch, capsys):
@@ -179,11 +179,11 @@ def test_a_share_of_what_was_not_reached_is_that_of_the_budget(warm, scratch, sa
 class Asked:
     """Stands in for the laboratory: gives the settings of what it is asked to train."""
 
-    def train(self, label: str, tasks: list[str], *settings: str) -> Config:
+    def train(self, label: str, tasks: list[str], settings: Values = NO_VALUES) -> Config:
         return compose(tasks, {}, overrides=settings)[0]
 
-    def transfer(self, label: str, source: Config, tasks: list[str], *settings: str) -> Config:
-        return override(source, [f"learn.lanes={TRANSFER_LANES}", *settings])
+    def transfer(self, label: str, source: Config, tasks: list[str], settings: Values = NO_VALUES) -> Config:
+        return override(source, {"learn.lanes": TRANSFER_LANES, **settings})
 
 
 def test_arms_that_are_compared_look_equally_often():

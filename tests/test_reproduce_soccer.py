@@ -117,7 +117,7 @@ def small(monkeypatch):
     learn = Laboratory._trained
 
     def briefly(self, label, config, tasks, command):
-        short = override(config, ["run.final_episodes=8", "run.eval_episodes=4", "run.episodes=64"])
+        short = override(config, {"run.final_episodes": 8, "run.eval_episodes": 4, "run.episodes": 64})
         return learn(self, label, short, tasks, command)
 
     monkeypatch.setattr(Laboratory, "_trained", briefly)
@@ -140,7 +140,7 @@ def test_data_of_a_task_are_learned_from_with_its_own_settings(small, tmp_path):
     offline_games.run(Laboratory(tmp_path, seeds=2))
     own, general = (read_toml(Config, tmp_path / "runs" / "striker-r1-offline-1" / "config.toml"), complete(Config()))
     assert own.policy.alpha_beta == 100 and own.learn.softening_floor == 0.02
-    assert own.learn.lanes == complete(override(Config(), ["learn.learner=likelihood"])).learn.lanes
+    assert own.learn.lanes == complete(override(Config(), {"learn.learner": "likelihood"})).learn.lanes
     assert own.learn.trace == general.learn.trace
     played, _ = compose(["striker-r1"], {})
     assert played.learn.lanes == 256 and played.policy.alpha_beta == 100

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from asap.compose import compose
-from asap.config.toml import to_toml
+from asap.config.schema import Config
+from asap.config.toml import parse_settings, to_toml
 from asap.model.files import are_equal
 from asap.model.training import train_run
 from asap.runs.directory import Run
@@ -114,7 +115,9 @@ SHORT = "learn.batch_steps=32 run.candidates=0 run.eval_episodes=2 run.final_epi
 
 def test_the_curve_of_seeds_that_stop_apart_is_the_same_after_a_resume(tmp_path):
     """One seed is out of budget and the other is not when the run is stopped."""
-    config, tasks = compose(["CartPole-v1"], {"run.seeds": 2, "run.steps": 330}, overrides=SHORT)
+    config, tasks = compose(
+        ["CartPole-v1"], {"run.seeds": 2, "run.steps": 330}, overrides=parse_settings(Config, SHORT)
+    )
     whole, stopped = (Run.create(tmp_path / name, to_toml(config)) for name in ("whole", "stopped"))
     train_run(whole, config, tasks, StopRequest(), evaluates=False)
     reports = []

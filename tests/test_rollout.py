@@ -17,6 +17,8 @@ from asap.base.episodes import EVALUATION
 from asap.base.keys import fold, root
 from asap.base.types import Transition
 from asap.compose import compose
+from asap.config.schema import Config
+from asap.config.toml import parse_settings
 from asap.experience.compiled import Compiled, Counted, count_episodes
 from asap.experience.protocol import EpisodeIds
 from asap.experience.rollout import Likeliest, fresh_episodes, play_window, start_lanes
@@ -275,7 +277,7 @@ def test_an_evaluation_is_the_first_episode_of_every_lane(play, assess, case):
 
 def test_every_round_of_an_evaluation_has_episodes_of_its_own(short_rooms, new_policy):
     """Ten episodes in rounds of four: the second round is what an evaluation that begins with it plays."""
-    config, tasks = compose(["two-rooms"], {}, overrides=["run.eval_episodes=4"])
+    config, tasks = compose(["two-rooms"], {}, overrides=parse_settings(Config, ["run.eval_episodes=4"]))
     experience = Compiled(config, tasks, short_rooms.only("near"))
     policies = stack([jax.tree.map(np.asarray, new_policy(**CASES["constant"]))])
     whole = experience.evaluate(policies, EpisodeIds([0], EVALUATION), 10, False).returns[0, 0]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from asap.base.errors import UserError
 from asap.config.settings import describe, override, setting, validate
-from asap.config.toml import MAX_FILE_BYTES, read_toml, to_toml
+from asap.config.toml import MAX_FILE_BYTES, parse_settings, read_toml, to_toml
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,8 @@ def test_every_float_must_be_finite(key, build, number, tmp_path):
     value = build(number)
     text = str(value).replace("(", "[").replace(")", "]")
     assert f"must be finite (got {number})" in message(validate, changed(key, value))
-    assert f"must be finite (got {number})" in message(override, Config(), [f"{key}={text}"])
+    assert f"must be finite (got {number})" in message(override, Config(), {key: value})
+    assert f"must be finite (got {number})" in message(parse_settings, Config, [f"{key}={text}"])
     line = message(read_toml, Config, config_file(tmp_path, f"\n{key} = {text}"))
     assert f"config.toml line 2: {key}" in line and f"must be finite (got {number})" in line
 
@@ -217,32 +218,50 @@ def test_bounds_themselves():
         assert validate(config) == config
 
 
-# ---- key=value ----------------------------------------------------------------------------------------------------
+# ---- Mappings and key=value ---------------------------------------------------------------------------------------
 
 
 def test_override_sets_values():
     items = ["learn.step_size_theta=1", "epochs = 4", "learn.learner=natural", 'note="a b"', "shuffle=false"]
     items += ["frequencies=[[1, 2], [3]]", "alpha_beta=.5", "warmup=1", "warmup=2", "clip=0.2"]
-    config = override(Config(), items)
+    config = override(Config(), parse_settings(Config, items))
     learn = config.learn
     assert (learn.step_size_theta, learn.epochs, learn.learner, learn.shuffle) == (1.0, 4, "natural", False)
     assert type(learn.step_size_theta) is float
     assert (config.note, learn.frequencies, config.policy.alpha_beta) == ("a b", ((1.0, 2.0), (3.0,)), 0.5)
     assert (learn.schedule.warmup, learn.clip) == (2, 0.2)
-    assert override(config, ["learn.clip=none"]).learn.clip is None
-    assert override(Config(), []) == validate(Config())
-    assert override(Config(), "epochs=5").learn.epochs == 5
+    assert override(config, parse_settings(Config, ["learn.clip=none"])).learn.clip is None
+    assert override(config, {"learn.clip": None}).learn.clip is None
+    assert override(Config(), {}) == validate(Config())
+    assert parse_settings(Config, "epochs=5") == parse_settings(Config, {"epochs": 5}) == {"learn.epochs": 5}
 
 
-def test_override_takes_aliases():
-    assert override(Config(), ["lr=0.25"]).learn.step_size_theta == 0.25
-    assert override(Config(), ["learn.lr=0.25"]).learn.step_size_theta == 0.25
-    assert override(Config(), ["seed=4"]).eval_seed == 4  # an exact name wins over a short one
+def test_override_takes_typed_values():
+    config = override(
+        Config(), {"gamma": 1, "learn.weights": [1, 2], "note": "7", "learn.frequencies": np.ones((1, 2))}
+    )
+    assert (config.gamma, config.learn.weights, config.note) == (1.0, (1.0, 2.0), "7")
+    assert type(config.gamma) is float and config.learn.frequencies == ((1.0, 1.0),)
+    assert override(Config(), {"learn.lr": 0.25}).learn.step_size_theta == 0.25
+    assert "epochs: unknown setting (got 3); did you mean learn.epochs" in message(override, Config(), {"epochs": 3})
+    assert "learn: is a section, not a setting" in message(override, Config(), {"learn": {"epochs": 3}})
+
+
+@pytest.mark.parametrize(("key", "value", "expected"), BAD_VALUES[:-1], ids=range(len(BAD_VALUES) - 1))
+def test_override_refuses_with_place_value_and_cure(key, value, expected):
+    assert expected in message(override, Config(), {key: value})
+    assert expected in message(parse_settings, Config, {key: value})
+
+
+def test_text_takes_aliases():
+    assert parse_settings(Config, ["lr=0.25"]) == {"learn.step_size_theta": 0.25}
+    assert parse_settings(Config, ["learn.lr=0.25"]) == {"learn.step_size_theta": 0.25}
+    assert parse_settings(Config, ["seed=4"]) == {"eval_seed": 4}  # an exact name wins over a short one
 
 
 @pytest.mark.parametrize("text", ["two words", "7", "2024-01-01", "true", "a=b", "C:\\new", "[x", "ü", ""])
-def test_override_takes_bare_words_where_text_is_wanted(text):
-    assert override(Config(), [f"name={text}"]).name == text
+def test_text_takes_bare_words_where_text_is_wanted(text):
+    assert parse_settings(Config, [f"name={text}"]) == {"name": text}
 
 
 BAD_OVERRIDES = [
@@ -276,8 +295,8 @@ BAD_OVERRIDES = [
 
 
 @pytest.mark.parametrize(("item", "expected"), BAD_OVERRIDES, ids=[ascii(item[:20]) for item, _ in BAD_OVERRIDES])
-def test_override_refuses(item, expected):
-    assert expected in message(override, Config(), ["gamma=0.5", item])
+def test_text_refuses(item, expected):
+    assert expected in message(parse_settings, Config, ["gamma=0.5", item])
 
 
 def test_short_key_of_several_sections_is_refused():
@@ -287,15 +306,15 @@ def test_short_key_of_several_sections_is_refused():
         start: PolicyConfig = field(default_factory=PolicyConfig)
 
     expected = "seed: is in several sections; write one of policy.seed, start.seed"
-    assert message(override, Twice(), ["seed=1"]) == expected
+    assert message(parse_settings, Twice, ["seed=1"]) == expected
 
 
-def test_override_checks_a_value_that_a_later_one_replaces():
-    assert "learn.epochs: must be an integer" in message(override, Config(), ["epochs=0", "epochs=4"])
+def test_text_checks_a_value_that_a_later_one_replaces():
+    assert "learn.epochs: must be an integer" in message(parse_settings, Config, ["epochs=0", "epochs=4"])
 
 
 def test_override_checks_the_rest_of_the_config_too():
-    assert "gamma: must be finite" in message(override, Config(gamma=nan), ["epochs=4"])
+    assert "gamma: must be finite" in message(override, Config(gamma=nan), {"learn.epochs": 4})
 
 
 # ---- TOML files ---------------------------------------------------------------------------------------------------
@@ -315,7 +334,7 @@ def test_read_toml_follows_a_symlink(tmp_path):
     assert read_toml(Config, tmp_path / "link.toml").gamma == 0.5
 
 
-# Lines of a value, a string and a comment that look like something else: the line number must not be fooled.
+# Lines of a value, a string and a comment that look like something else: no wrong line may be named.
 DECOYS = r"""# [policy]
 note = QQQ
 [learn]
@@ -331,27 +350,29 @@ tags = [ # [
 """.replace("QQQ", '"' * 3).replace("LLL", "'" * 3)
 
 BAD_FILES = [
-    (DECOYS + "step_sise = 0.1", "line 13: learn.step_sise: unknown setting (got 0.1); did you mean learn.step_size"),
+    (DECOYS + "step_sise = 0.1", "learn.step_sise: unknown setting (got 0.1); did you mean learn.step_size"),
     (DECOYS + "\nweights = [\n1,\n-2]", "line 14: learn.weights[1]: must be >= 0 (got -2.0)"),
     ("[learn]\nepochs = 8.0", "line 2: learn.epochs: must be an integer >= 1 and <= 1000 (got 8.0)"),
     ("[learn]\nepochs = '8'", "line 2: learn.epochs: must be an integer >= 1 and <= 1000 (got '8')"),
     ("\nlearn = {learner = 'pop'}", "line 2: learn.learner: must be one of reinforce"),
     ("\nlearn.schedule.warmup = -1", "line 2: learn.schedule.warmup: must be an integer >= 0 (got -1)"),
     ("gamma = 1\n  [ learn . schedule ]\nwarmup = true", "line 3: learn.schedule.warmup: must be an integer >= 0"),
-    ("gamma = 1\n[lern]\nepochs = 3", "line 2: lern: unknown section (got {}); did you mean learn?"),
+    ("gamma = 1\n[lern]\nepochs = 3", "line 2: lern: unknown section (got {'epochs': 3}); did you mean learn?"),
     ("[learn.shedule]", "line 1: learn.shedule: unknown section (got {}); did you mean learn.schedule"),
-    ("[learn.epochs]\nx = 1", "line 1: learn.epochs: must be an integer >= 1 and <= 1000 (got {})"),
-    ("\n[[learn]]\nepochs = 1", "line 2: learn: is a section, not a setting (got [{}])"),
+    ("[learn.epochs]\nx = 1", "line 1: learn.epochs: must be an integer >= 1 and <= 1000 (got {'x': 1})"),
+    ("\n[[learn]]\nepochs = 1", "line 2: learn: is a section, not a setting (got [{'epochs': 1}])"),
     ("learn = 3", "line 1: learn: is a section, not a setting (got 3)"),
+    ("[learn]\nfrequencies = [\n[1]\n]\n[policy]\nepochs = 4", "line 6: policy.epochs: unknown setting (got 4)"),
+    ("tags = [\n'''a\ngama = 1\n''']\ngama = 2", "gama: unknown setting (got 2); did you mean gamma"),
     ("epochs = 4", "line 1: epochs: unknown setting (got 4); did you mean learn.epochs"),
     ("[learn]\nstep_size_theta = 1\nlr = 1", "line 3: learn.lr: is given twice (got 1); keep only learn.step_size"),
-    ("gamma = 1\ngamma = 1", "line 2: is not TOML: Cannot overwrite a value (got 'gamma = 1')"),
+    ("gamma = 1\ngamma = 1", "is not TOML: Cannot overwrite a value (at end of document); write each key once"),
     ("gamma = 1\ngamma = 1\ncount = 1", "line 2: is not TOML: Cannot overwrite a value (got 'gamma = 1')"),
     ("gamma = 1\n\nlearner = ppo\n", "line 3: is not TOML: Invalid value (got 'learner = ppo')"),
-    ("gamma = 1\ntags = ['a',\n'b'", "line 2: is not TOML: Unclosed array"),
-    ('gamma = 1\nnote = """a\nb', "line 2: is not TOML: "),
-    ("gamma = 1\ncount = " + "9" * 5000, "line 2: is not TOML: Exceeds the limit (4300 digits)"),
-    ("gamma = 1\ntags = " + "[" * 5000 + "]" * 5000, "line 2: is not TOML: nested too deeply (got 'tags = [["),
+    ("gamma = 1\ntags = ['a',\n'b'", "is not TOML: Unclosed array (at end of document)"),
+    ('gamma = 1\nnote = """a\nb', "is not TOML: Unterminated string (at end of document)"),
+    ("gamma = 1\ncount = " + "9" * 5000, "is not TOML: Exceeds the limit (4300 digits)"),
+    ("gamma = 1\ntags = " + "[" * 5000 + "]" * 5000, "is not TOML: nested too deeply"),
     ("count = 0x" + "f" * 5000, "line 1: count: must be an integer of at most 64 bits (got an integer of 20000 bits)"),
     ("gamma = 2024-01-01", "line 1: gamma: must be a number >= 0 and <= 1 (got datetime.date(2024, 1, 1))"),
     ('"" = 1', "line 1: '': unknown setting (got 1)"),
@@ -364,7 +385,7 @@ BAD_FILES = [
 @pytest.mark.parametrize(("content", "expected"), BAD_FILES, ids=range(len(BAD_FILES)))
 def test_read_toml_names_file_line_and_key(content, expected, tmp_path):
     path = config_file(tmp_path, content)
-    assert f"{path} {expected}" in message(read_toml, Config, path)
+    assert f"{path}{' ' if expected.startswith('line ') else ': '}{expected}" in message(read_toml, Config, path)
 
 
 @contextmanager

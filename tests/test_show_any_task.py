@@ -19,7 +19,7 @@ from asap.base.errors import UserError
 from asap.base.spec import Spec, Task, TaskSet
 from asap.envs.catalog import find
 from asap.policy.build import plan_of
-from asap.policy.features import RBF, Features, Fourier, Polynomial
+from asap.policy.features import Features, Fourier, Polynomial
 from asap.policy.host import Player
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
@@ -141,7 +141,6 @@ BASES = {
     "linear": Polynomial(1),
     "quadratic": Polynomial(2),
     "fourier": Fourier(np.float32([[0.3, 0.0], [0.1, -0.2]]), False),
-    "rbf": RBF(np.float32([[0.0, 0.5], [1.0, 1.0]]), 1.0, False),
 }
 
 

@@ -22,7 +22,7 @@ from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
 from asap.show.figures import compare_curves, partition_gallery, seed_dots
 from asap.show.figures.palette import METHOD_COLOURS, SKILL_COLOURS, method_colour, method_line_style, skill_colour
-from asap.show.pages.report import Chapter, report_html, results_markdown
+from asap.show.pages.report import COLUMNS, Chapter, report_html, results_markdown
 
 TWO_ROOMS, FLIPPED = find("two-rooms"), find("flipped-two-rooms")
 REFERENCE = TWO_ROOMS.reference
@@ -266,6 +266,10 @@ def test_markdown_chapters_have_notes_pictures_commands_and_time():
     assert "\n1 of 1 claims reproduced.\n" in results_markdown(CHAPTERS[1:], {})
 
 
+def html_of(chapters, pictures=PNG):
+    return report_html(results_markdown(chapters, HEADER), pictures.__getitem__)
+
+
 class Page(HTMLParser):
     """Collects tags; refuses what is closed in another order than it was opened."""
 
@@ -292,12 +296,12 @@ class Page(HTMLParser):
 
 def test_a_film_keeps_its_kind_in_the_page():
     film = Chapter("fig2f", "A game", [], [("pictures/game.gif", "a game")], [], 1.0)
-    assert 'src="data:image/gif;base64,' in report_html([film], HEADER, {"pictures/game.gif": b"GIF89a"}.__getitem__)
+    assert 'src="data:image/gif;base64,' in html_of([film], {"pictures/game.gif": b"GIF89a"})
     assert "(pictures/game.gif)" in results_markdown([film], HEADER)
 
 
 def test_html_is_one_file_with_every_picture_in_it():
-    text = report_html(CHAPTERS, HEADER, PNG.__getitem__)
+    text = html_of(CHAPTERS)
     page = Page(text)
     assert "http" not in text and not page.all("script") and not page.all("link")
     prefix = "data:image/png;base64,"
@@ -309,17 +313,30 @@ def test_html_is_one_file_with_every_picture_in_it():
 
 
 def test_html_escapes_text_and_marks_what_failed():
-    text = report_html(CHAPTERS, HEADER, PNG.__getitem__)
+    text = html_of(CHAPTERS)
     page = Page(text)
     assert {tag for tag, _ in page.tags}.isdisjoint({"c", "far", "asap", "x86"})
-    assert {"a|b & <c>", "1 < 2", "Linux <x86>", "fig2a: Two Rooms: <ASAP>"} <= set(page.words)
+    assert {"a|b & <c>", "1 < 2", "fig2a: Two Rooms: <ASAP>"} <= set(page.words)
+    assert any("version: 1.0; platform: Linux <x86>; seeds: 20" in words for words in page.words)
     assert [line.get("class") for line in page.all("tr")] == [None, None, "failed", None]
-    (failed,) = re.findall('<tr class="failed">.*', text)
-    assert ">no</td></tr>" in failed and text.count(">yes</td></tr>") == 2
+    (failed,) = re.findall('<tr class="failed">.*?</tr>', text, re.DOTALL)
+    assert failed.endswith("<strong>no</strong></td>\n</tr>") and text.count(">yes</td>\n</tr>") == 2
+    assert [cell["data-column"] for cell in page.all("td")] == 3 * list(COLUMNS)
     assert "2 of 3 claims reproduced. Not reproduced:" in page.words
 
 
-def test_html_contents_lead_to_the_chapters():
-    page = Page(report_html(CHAPTERS, HEADER, PNG.__getitem__))
+def test_html_in_any_text_is_shown_as_text():
+    evil = "</td><script>alert(1)</script><img src=x onerror=alert(1)>"
+    rows = [{**row(evil, False, evil), "paper": evil, "ours": evil}]
+    chapter = Chapter("fig1a", evil, rows, [("fig/c.png", evil)], [evil, "</code></pre><script>"], 1.0)
+    page = Page(html_of([chapter]))
+    assert not page.all("script") and len(page.all("img")) == 1 and "onerror" not in page.all("img")[0]
+    assert [image["alt"] for image in page.all("img")] == [evil]
+    raw = Page(report_html(f"# Results\n\n{evil}\n\nSee {evil}\n\n<script>alert(1)</script>\n", PNG.__getitem__))
+    assert not raw.all("script") and not raw.all("img")
+
+
+def test_html_tables_lead_to_the_chapters():
+    page = Page(html_of(CHAPTERS))
     assert [heading["id"] for heading in page.all("h2") if "id" in heading] == ["fig2a", "fig1f"]
     assert {link["href"] for link in page.all("a")} == {"#fig2a", "#fig1f"}

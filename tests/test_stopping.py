@@ -229,8 +229,7 @@ def composed(tmp_path, phase: str, number: int = signal.SIGTERM, hangs: bool = F
         "once": str(tmp_path / "once"),
         "hangs": hangs,
     }
-    settings = [f"{name}={value}" for name, value in SMALL.items()]
-    return compose(["worker_envs:signals"], {}, None, None, [*settings, f"env.options={json.dumps(options)}"])
+    return compose(["worker_envs:signals"], {**SMALL, "env.options": json.dumps(options)})
 
 
 def trained(config, tasks, path: Path, workers: int):

@@ -12,6 +12,8 @@ from command_line import asap
 from asap import ASAP
 from asap.base.spec import TaskSet
 from asap.compose import compose
+from asap.config.schema import Config
+from asap.config.toml import parse_settings
 from asap.envs import catalog
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress, ignore_progress
@@ -71,7 +73,7 @@ def source(tmp_path_factory):
     from asap.model.training import train_run
 
     small = [*SMALL[1::2], "learn.lanes=4"]
-    config, tasks = compose(["two-rooms"], {"run.episodes": 8, "run.seeds": 2}, overrides=small)
+    config, tasks = compose(["two-rooms"], {"run.episodes": 8, "run.seeds": 2}, overrides=parse_settings(Config, small))
     path = tmp_path_factory.mktemp("source ü") / "run"
     train_run(create_run(config, tasks, str(path), ""), config, tasks, StopRequest())
     return path
@@ -266,7 +268,7 @@ def test_an_environment_starts_from_another_run(hosted_source, tmp_path, capsys,
 def test_symmetries_are_searched_for_in_environments_too(hosted_source, tmp_path):
     """The policy with its plane turned balances no pole; the search turns it back, and counts what it has played."""
     model = ASAP.load(hosted_source)
-    config, tasks = compose(["CartPole-v1"], {"run.search_episodes": 4}, overrides=HOSTED)
+    config, tasks = compose(["CartPole-v1"], {"run.search_episodes": 4}, overrides=parse_settings(Config, HOSTED))
     experience = choose(config, tasks, "0", tmp_path, pytest.fail)
     for turned in (1.0, -1.0):
         found = search_symmetries(config, experience, 0, flip(model.policy, np.float32([turned])))

@@ -5,14 +5,12 @@ import json
 import os
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from asap.base.errors import UserError
 from asap.base.files import parsed
 from asap.base.spec import Task, TaskSet
 from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, OfflineConfig, RunConfig, complete
-from asap.config.settings import override, shown, toml_value, validate, walk
-from asap.config.toml import read_toml
+from asap.config.settings import NO_VALUES, Values, override, shown, validate, walk
+from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
 from asap.envs.recorded import SaidEnv, is_own_file, tasks_in_file, told_tasks
@@ -23,50 +21,53 @@ from asap.runs.directory import Run, print_note
 
 def compose(
     tasks: list[str],
-    options: dict[str, object],
+    options: Values,
     preset: str | None = None,
     file: str | None = None,
-    overrides: list[str] | tuple[str, ...] = (),
+    overrides: Values = NO_VALUES,
     task: Task | None = None,
 ) -> tuple[Config, TaskSet]:
-    """The task's own settings, then preset, file, options and --set: the later wins.
+    """The task's own settings, then preset, file, options (None: not said) and --set: the later wins.
 
     `task` is given where it lives in this process and no name would lead to it.
     """
     if preset is not None and preset not in PRESETS:
         raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
-    told = [f"{key}={value}" for key, value in options.items() if value is not None]
+    told = {**_said(options), **overrides}
 
-    def layered(own: tuple[str, ...]) -> Config:
+    def layered(own: Values) -> Config:
         config = override(Config(), own)
-        config = override(config, () if preset is None else PRESETS[preset])
+        config = override(config, {} if preset is None else PRESETS[preset])
         config = config if file is None else read_toml(Config, file, base=config)
-        return override(override(config, told), overrides)
+        return override(config, told)
 
-    said = layered(())  # Tells whose settings they are to be laid on.
+    said = layered({})  # Tells whose settings they are to be laid on.
     named, weights = parse_tasks(tasks)
     names = named or said.run.tasks
     if file is not None:
-        in_call = override(override(Config(), told), overrides)
-        told += _without_names(file, said, in_call, names, bool(named))
-        said = layered(())
+        told |= _without_names(file, said, override(Config(), told), names, bool(named))
+        said = layered({})
     if said.offline.data is not None:
         config, task = _from_data(layered, said, names, task)
-        names, weights = (task.name,), (1.0,)
+        found, names, weights = (task,), (task.name,), (1.0,)
     else:
-        first = resolve(names[0], said.env) if names and task is None else task
-        config = layered(() if first is None else (*first.settings, *first.play_settings))
+        found = tuple(resolve(name, said.env) for name in names) if task is None else (task,)
+        config = layered({**found[0].settings, **found[0].play_settings} if found else {})
         if config.learn.learner in OFFLINE_LEARNERS:
             raise UserError(
                 "learn.learner", "learns from logged data", config.learn.learner, "give them by --offline FILE"
             )
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
-    config, found = _for_tasks(config, names, weights, None if task is None else (task,))
-    require_sensible(config.policy, found.tasks[0])
-    if found.names_say_all:
-        _refuse_env_settings(config, found)
-    return config, found
+    config, checked = _for_tasks(config, names, weights, found)
+    require_sensible(config.policy, checked.tasks[0])
+    if checked.names_say_all:
+        _refuse_env_settings(config, checked)
+    return config, checked
+
+
+def _said(options: Values) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
 
 
 def _refuse_env_settings(config: Config, tasks: TaskSet) -> None:
@@ -78,7 +79,7 @@ def _refuse_env_settings(config: Config, tasks: TaskSet) -> None:
             raise UserError(key, what, shown(value), "leave it out")
 
 
-def _without_names(file: str, said: Config, in_call: Config, names: tuple[str, ...], are_named: bool) -> list[str]:
+def _without_names(file: str, said: Config, in_call: Config, names: tuple[str, ...], are_named: bool) -> Values:
     """A settings file may say how to learn; what it names is imported, called or opened only if this call says so too.
 
     What is to be said in place of its options, of which only harmless ones are used.
@@ -91,18 +92,18 @@ def _without_names(file: str, said: Config, in_call: Config, names: tuple[str, .
     refuse_unsaid(_named_only_in_file(said, in_call), file)
     options = options_of(said.env)
     if not options or in_call.env.options is not None:
-        return []
+        return {}
     used = harmless(options) if names and is_registered(names[0]) else {}
     if used == options:
-        return []
+        return {}
     print_note(
         f"env.options: only {file} names them, and they are not used: {shown(options)}; say them by --env-options"
     )
-    return [f"env.options={toml_value(json.dumps(used))}"]
+    return {"env.options": json.dumps(used)}
 
 
 def _for_tasks(
-    config: Config, names: tuple[str, ...], weights: tuple[float, ...], tasks: tuple[Task, ...] | None
+    config: Config, names: tuple[str, ...], weights: tuple[float, ...], tasks: tuple[Task, ...]
 ) -> tuple[Config, TaskSet]:
     if not names:
         cure = f"name one of {', '.join(catalog.NAMES)}; an id of Gymnasium; or your own by module:function"
@@ -111,8 +112,11 @@ def _for_tasks(
         what = f"need one for each of the {len(names)} tasks"
         raise UserError("run.weights", what, list(weights), "leave them out for equal weights")
     config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=names, weights=weights))
-    refuse_double_precision(config.run)
-    return _checked(validate(config), tasks)
+    config = validate(config)
+    if config.run.steps is None and config.run.episodes is None:
+        config = override(config, tasks[0].budget)
+    config = complete(config)
+    return config, checked_tasks(config, tasks)
 
 
 def _from_data(layered: Any, said: Config, names: tuple[str, ...], task: Task | None) -> tuple[Config, Task]:
@@ -129,14 +133,6 @@ def _from_data(layered: Any, said: Config, names: tuple[str, ...], task: Task | 
         what = "logged data are learned for Discrete actions"
         raise UserError("offline.data", what, f"{task.name}: {task.actions}", "learn by playing: leave out --offline")
     return settle(layered(task.settings), task), task
-
-
-def _checked(config: Config, tasks: tuple[Task, ...] | None) -> tuple[Config, TaskSet]:
-    chosen = tasks_of(config) if tasks is None else tasks
-    if config.run.steps is None and config.run.episodes is None:
-        config = override(config, chosen[0].budget)
-    config = complete(config)
-    return config, checked_tasks(config, chosen)
 
 
 class FromFile(NamedTuple):
@@ -192,11 +188,7 @@ def refuse_unsaid(config: Config, path: str | os.PathLike) -> None:
             raise UserError(field, what, ascii(value)[:120], cure)
 
 
-def tasks_of(config: Config) -> tuple[Task, ...]:
-    return tuple(resolve(name, config.env) for name in config.run.tasks)
-
-
-def given_task(env: Any, settings: list[str]) -> tuple[list[str], Task | None]:
+def given_task(env: Any, settings: Values) -> tuple[list[str], Task | None]:
     """What a user's program names or gives: names for `compose`, or a task that lives in this process."""
     if isinstance(env, list | tuple):
         if not all(isinstance(name, str) for name in env):
@@ -212,21 +204,9 @@ def saved_settings(text: str, told: dict[str, Any], said: SaidEnv, path: str | o
 
     The file says all: a setting that is not there was none, whatever the task's own would be.
     """
-    config = override(Config(), _overrides(text))
+    config = from_toml(Config, text, "config")
     config, tasks, is_own = tasks_in_file(path, config, told, said, print_note)
     return FromFile(*_for_tasks(config, config.run.tasks, config.run.weights, tasks), is_own)
-
-
-def _overrides(text: str) -> list[str]:
-    """The settings in a TOML text, one by one, as `override` takes and checks them."""
-    import tomllib
-
-    try:
-        sections = tomllib.loads(text)
-        pairs = [(f"{section}.{key}", value) for section, keys in sections.items() for key, value in keys.items()]
-    except (ValueError, AttributeError, RecursionError):
-        raise UserError("config", "is not TOML in sections", ascii(text[:40])) from None
-    return [f"{key}={json.dumps(value, default=str)}" for key, value in pairs]
 
 
 LARGEST = 3.4e38
@@ -234,7 +214,6 @@ FEATURES = {
     "linear": {"policy.basis": "linear"},
     "poly2": {"policy.basis": "polynomial", "policy.degree": 2},
     "fourier": {"policy.basis": "fourier"},
-    "rbf": {"policy.basis": "rbf"},
     "network": {"policy.basis": "network"},
 }
 
@@ -260,8 +239,6 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
         raise UserError("policy.skills", "skills=gaussian needs Box actions", first.actions, cure)
     if "network" in (policy.basis, policy.skills) and config.learn.learner not in ("ppo", "actor-critic"):
         raise UserError("learn.learner", "does not learn networks", config.learn.learner, "use ppo or actor-critic")
-    if policy.basis == "rbf" and not np.isfinite([first.spec.observation_low, first.spec.observation_high]).all():
-        raise UserError("policy.basis", "bumps need bounds of all observations", "rbf", "use poly2, fourier or network")
     if policy.task_features not in ("auto", "none") and not first.descriptor:
         raise UserError("policy.task_features", "there is one task", policy.task_features, "leave it out")
     build_psi(policy, tasks)
@@ -285,20 +262,11 @@ def _size(value: Any) -> float:
     return abs(value) if isinstance(value, float) else 0.0
 
 
-def refuse_double_precision(run: RunConfig) -> None:
-    import jax
-
-    if run.precision == "float64" and not jax.config.jax_enable_x64:
-        cure = "set JAX_ENABLE_X64=1, or use float32"
-        raise UserError("run.precision", "float64 needs JAX's x64 mode", "float64", cure)
-
-
 def with_budget(config: Config, episodes: int | None, steps: int | None) -> Config:
     """A budget that is said takes the place of those that were not."""
     if episodes is None and steps is None:
         return config
-    budgets = {"run.episodes": episodes, "run.steps": steps}
-    return override(config, [f"{name}={'none' if most is None else most}" for name, most in budgets.items()])
+    return override(config, {"run.episodes": episodes, "run.steps": steps})
 
 
 def same_but_for_budget(first: Config, second: Config) -> bool:
@@ -308,7 +276,7 @@ def same_but_for_budget(first: Config, second: Config) -> bool:
     return first == second
 
 
-FROZEN = {"skills": "learn.step_size_theta=0.0", "partition": "learn.step_size_beta=0.0"}
+FROZEN = {None: {}, "skills": {"learn.step_size_theta": 0.0}, "partition": {"learn.step_size_beta": 0.0}}
 SEARCH_EPISODES = (
     2  # Per sign pattern and task: enough to tell a partition that leads to the goal from one that does not.
 )
@@ -317,10 +285,10 @@ TRANSFER_LANES = 2
 
 
 def transfer_settings(
-    source: str, tasks: list[str], options: dict[str, object], freeze: str | None, search: bool, overrides: list[str]
+    source: str, tasks: list[str], options: Values, freeze: str | None, search: bool, overrides: Values
 ) -> tuple[Config, TaskSet]:
     """The source's settings, for other tasks."""
-    if freeze is not None and freeze not in FROZEN:
+    if freeze not in FROZEN:
         raise UserError("--freeze", "must be skills or partition", freeze, "leave it out to learn both")
     run = Run.open(source)
     if run.latest() is None:
@@ -333,9 +301,8 @@ def transfer_settings(
     told = {"tasks": names, "weights": weights, "source": os.fspath(run.path), "search_episodes": search_episodes}
     lanes = dataclasses.replace(config.learn, lanes=TRANSFER_LANES)
     config = dataclasses.replace(config, run=dataclasses.replace(config.run, **told), learn=lanes)
-    config = override(config, [f"{key}={value}" for key, value in options.items() if value is not None])
-    config = override(config, [*overrides, *([FROZEN[freeze]] if freeze else [])])
-    return config, checked_tasks(config, tasks_of(config))
+    config = override(config, {**_said(options), **overrides, **FROZEN[freeze]})
+    return config, checked_tasks(config, tuple(resolve(name, config.env) for name in config.run.tasks))
 
 
 def _for_other_tasks(config: Config, in_call: Config, path: os.PathLike) -> Config:

@@ -1,6 +1,6 @@
 """What is fixed about a task, for all who learn it, play it or show it. Nothing here imports JAX."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -97,17 +97,17 @@ class Task(Protocol):
     def approximate(self) -> tuple[float, ...]: ...
 
     @property
-    def settings(self) -> tuple[str, ...]:
-        """Where its defaults differ from the general ones."""
+    def settings(self) -> Mapping[str, Any]:
+        """Where its defaults differ from the general ones, by the keys of settings."""
         ...
 
     @property
-    def play_settings(self) -> tuple[str, ...]:
+    def play_settings(self) -> Mapping[str, Any]:
         """The same, where it is learned by playing and not from logged data."""
         ...
 
     @property
-    def budget(self) -> tuple[str, ...]:
+    def budget(self) -> Mapping[str, Any]:
         """Settings of the budget where the user says none."""
         ...
 

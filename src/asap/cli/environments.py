@@ -1,7 +1,6 @@
 """Commands that play before anything is learned: `asap check`, and `asap collect`, which writes what `asap train
 --offline` learns from."""
 
-import json
 import math
 import os
 import shlex
@@ -43,11 +42,12 @@ def check(
     """Check an environment under random play: spaces, ranges, speed, and determinism under a seed."""
     from asap.config.schema import Config
     from asap.config.settings import override
+    from asap.config.toml import parse_settings
     from asap.envs.gymnasium.registration import IDS
     from asap.envs.resolve import limits_of, options_of
 
-    said = [] if env_options is None else [f"env.options={json.dumps(env_options)}"]
-    settings = override(Config(), [*(set_ or []), *said]).env
+    said = {} if env_options is None else {"env.options": env_options}
+    settings = override(Config(), {**parse_settings(Config, set_ or []), **said}).env
     check_env(IDS.get(env, env), options_of(settings), episodes, seed, replay, json_, limits_of(settings))
 
 

@@ -1,6 +1,5 @@
 """Commands that learn: `asap train` and `asap transfer`."""
 
-import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -52,7 +51,7 @@ def train(
     hyperplanes: Annotated[int | None, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
     skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
     features: Annotated[
-        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier, rbf or network.")
+        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
     ] = None,
     learner: Annotated[
         str | None,
@@ -103,9 +102,6 @@ def train(
             help="Environment: check that a seed repeats its episode, at the start and during the run.",
         ),
     ] = False,
-    env_retries: Annotated[
-        int | None, typer.Option(help="Environment: how often a reset that raises is tried again.")
-    ] = None,
     on_no_workers: Annotated[str | None, typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
     resume: Annotated[
@@ -124,6 +120,8 @@ def train(
     The run can be stopped at any time (Ctrl-C, SIGTERM, even SIGKILL) and resumed: the result is bit-for-bit identical.
     """
     from asap.compose import compose, feature_settings
+    from asap.config.schema import Config
+    from asap.config.toml import parse_settings
     from asap.workers.hire import parse_workers
 
     parse_workers(workers)
@@ -137,15 +135,14 @@ def train(
         **feature_settings(features),
         "learn.learner": learner,
         "learn.gradient": gradient,
-        "offline.data": None if offline is None else json.dumps(offline),
-        "offline.drop_bad_rows": "true" if drop_bad_rows else None,
-        "env.options": None if env_options is None else json.dumps(env_options),
+        "offline.data": offline,
+        "offline.drop_bad_rows": drop_bad_rows or None,
+        "env.options": env_options,
         "env.max_steps": max_steps,
         "env.step_timeout": step_timeout,
         "env.reward_scale": reward_scale,
-        "env.strict_obs": "true" if strict_obs else None,
-        "env.env_retries": env_retries,
-        "env.check_determinism": "true" if check_determinism else None,
+        "env.strict_obs": strict_obs or None,
+        "env.check_determinism": check_determinism or None,
         "env.on_no_workers": on_no_workers,
     }
     if resume is not None:
@@ -155,7 +152,7 @@ def train(
     else:
         if env is not None:
             raise UserError("--env", "is for --resume", env, "name the environment in place of TASK")
-        settings, found = compose(tasks or [], options, preset, config, set_ or [])
+        settings, found = compose(tasks or [], options, preset, config, parse_settings(Config, set_ or []))
         run = create_run(settings, found, out, "+".join(settings.run.tasks))
     result, stop = _train_to_end(run, settings, found, workers, tensorboard, wandb)
     report = result.summary(str(run.path))
@@ -194,10 +191,12 @@ def transfer(
     The result is a run like any other: resume it with `asap train --resume`.
     """
     from asap.compose import transfer_settings
+    from asap.config.schema import Config
+    from asap.config.toml import parse_settings
 
-    options: dict[str, object] = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes}
-    options["env.options"] = None if env_options is None else json.dumps(env_options)
-    settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, set_ or [])
+    options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes, "env.options": env_options}
+    said = parse_settings(Config, set_ or [])
+    settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, said)
     run = create_run(settings, found, out, stem=f"{'+'.join(settings.run.tasks)}-from-{Path(source).resolve().name}")
     result, stop = _train_to_end(run, settings, found)
     curve = result.curve
@@ -264,7 +263,7 @@ def _resumed_run(
             _refuse_settings({"--offline": data})
         config = with_data(config, data)
     budgets = {"run.episodes": episodes, "run.steps": steps}
-    more = [f"{name}={budget}" for name, budget in budgets.items() if budget is not None]
+    more = {name: budget for name, budget in budgets.items() if budget is not None}
     return run, override(config, more), tasks
 
 

@@ -142,14 +142,11 @@ def list_settings(
 
 def _for_tasks(rows: list[dict], names: list[str], env_options: str | None) -> list[dict]:
     """With the values that a training of these tasks begins with, and whether they are the task's own."""
-    import json
-
     from asap.compose import compose
     from asap.config.schema import Config, complete
     from asap.config.settings import walk
 
-    options = {"env.options": None if env_options is None else json.dumps(env_options)}
-    config, found = compose(names, options)
+    config, found = compose(names, {"env.options": env_options})
     first, general = found.tasks[0], {key: value for key, _, value, _ in walk(complete(Config()), "")}
     used = {key: value for key, _, value, _ in walk(config, "")}
     decided = {"policy.basis": first.basis, "policy.inputs": first.inputs, "learn.discount": first.spec.discount}

@@ -135,7 +135,8 @@ def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: list
         "time": f"{sum(chapter.seconds for chapter in chapters) / 60:.1f} minutes",
     }
     markdown, page = folder / f"{name}.md", folder / f"{name}.html"
-    replace(markdown, results_markdown(chapters, header).encode(), "page")
-    replace(page, report_html(chapters, header, lambda path: (folder / path).read_bytes()).encode(), "page")
+    text = results_markdown(chapters, header)
+    replace(markdown, text.encode(), "page")
+    replace(page, report_html(text, lambda path: (folder / path).read_bytes()).encode(), "page")
     if not quiet:
         to_stdout(f"{markdown}\n{page}")

@@ -1,14 +1,16 @@
 """Every setting of a run, said once, with its sentence."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from asap.config.settings import setting
+from asap.config.settings import Removed, setting
 
 LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")
 OFFLINE_LEARNERS = ("importance", "likelihood")
 GRADIENTS = ("sampled", "marginal")
-BASES = ("linear", "polynomial", "fourier", "rbf", "network")
+BASES = ("linear", "polynomial", "fourier", "network")
 MOST = 2**31 - 1  # Compiled programs count in 32 bits.
 SKILLS = ("constant", "linear", "gaussian", "network")
 
@@ -28,12 +30,16 @@ class PolicyConfig:
     )
     alpha_beta: float = setting(20.0, "Sharpness of the hyperplanes (paper: 20 in the rooms).", above=0.0)
     alpha_theta: float = setting(1.0, "Sharpness of the skills (paper: 1 in the rooms).", above=0.0)
-    basis: str | None = setting(None, "psi under the hyperplanes; default: the task's own.", choices=BASES)
+    basis: str | None = setting(
+        None,
+        "psi under the hyperplanes; default: the task's own.",
+        choices=BASES,
+        removed={"rbf": "no task needed it"},
+    )
     inputs: tuple[str, ...] = setting((), "Observations that psi sees, by name; default: the task's own.")
     degree: int = setting(2, "Degree of the polynomial basis.", low=1, high=6)
     frequencies: tuple[tuple[float, ...], ...] = setting((), "Fourier: one frequency vector per feature.")
-    centres: int = setting(4, "RBF: centres per input, on a grid.", low=2, high=20)
-    bias: bool | None = setting(None, "Fourier and RBF: a constant feature; default: none for the task's own psi.")
+    bias: bool | None = setting(None, "Fourier: a constant feature; default: none for the task's own psi.")
     task_features: str = setting(
         "auto",
         "How the task descriptor enters psi; auto: interactions when several tasks are trained together.",
@@ -93,9 +99,6 @@ class LearnConfig:
     )
     round_episodes: int = setting(
         2, "Gymnasium environments: episodes are added to a batch in rounds of so many.", low=1, high=MOST
-    )
-    episodes_per_chunk: int = setting(
-        1, "Gymnasium environments: episodes that a worker is given at a time.", low=1, high=MOST
     )
     batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2, high=MOST)
     baseline: str = setting(
@@ -166,7 +169,6 @@ class RunConfig:
         low=0,
         high=MOST,
     )
-    precision: str = setting("float32", "Floating point numbers.", choices=("float32", "float64"))
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,6 @@ class EnvConfig:
     )
     strict_obs: bool = setting(False, "Observations outside of their space: an error, and not only a note.")
     reward_scale: float = setting(1.0, "Factor on the rewards, and so on all returns that are shown.", above=0.0)
-    env_retries: int = setting(2, "How often a reset that raises is tried again.", low=0, high=1000)
     allow_one_step: bool = setting(False, "Accept that nearly all episodes end at their first step.")
     check_determinism: bool = setting(
         False, "Before training, see whether seed and actions decide an episode; during it, whether that changes."
@@ -207,12 +208,24 @@ class EnvConfig:
     step_timeout: float = setting(
         30.0, "Seconds without a step after which a worker is restarted.", above=0.0, high=1e6
     )
-    retries: int = setting(5, "How often an episode is tried that makes its worker die or hang.", low=0)
+    retries: int = setting(
+        5,
+        "How often an episode is tried again that makes its worker die or hang, or whose reset raises.",
+        low=0,
+        high=1000,
+    )
     on_no_workers: str = setting("wait", "When no worker is left alive: wait, or fail.", choices=("wait", "fail"))
 
 
 @dataclass(frozen=True)
 class Config:
+    REMOVED: ClassVar[Mapping[str, Removed]] = {
+        "run.precision": Removed("float32", "every program uses float32"),
+        "policy.centres": Removed(4, "the basis rbf is gone"),
+        "learn.episodes_per_chunk": Removed(1, "a worker is given one episode at a time"),
+        "env.env_retries": Removed(2, "env.retries also counts how often a reset that raises is tried again"),
+    }
+
     run: RunConfig = field(default_factory=RunConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     learn: LearnConfig = field(default_factory=LearnConfig)
@@ -249,17 +262,17 @@ EPISODES = 2000
 # return of
 # -310; a little softening and entropy, on the same scale, is the one departure.
 PRESETS = {
-    "paper": (
-        "learn.learner=actor-critic",
-        "learn.gradient=sampled",
-        "learn.optimizer=sgd",
-        "learn.step_size_theta=10.0",
-        "learn.step_size_beta=10.0",
-        "learn.advantage_scale=0.01",
-        "learn.entropy=0.01",
-        "learn.softening=0.003",
-        "run.episodes=35000",
-    )
+    "paper": {
+        "learn.learner": "actor-critic",
+        "learn.gradient": "sampled",
+        "learn.optimizer": "sgd",
+        "learn.step_size_theta": 10.0,
+        "learn.step_size_beta": 10.0,
+        "learn.advantage_scale": 0.01,
+        "learn.entropy": 0.01,
+        "learn.softening": 0.003,
+        "run.episodes": 35000,
+    }
 }
 
 

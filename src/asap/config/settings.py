@@ -1,8 +1,9 @@
-"""Typed settings: said once in frozen dataclasses, checked with the cure, overridden by `key=value`.
+"""Typed settings: said once in frozen dataclasses, checked with the cure, overridden by mappings {key: value}.
 
-This file knows how settings work, not which exist (that is `schema.py`) nor how files hold them (`toml.py`). A config
+This file knows how settings work, not which exist (that is `schema.py`) nor how text holds them (`toml.py`). A config
 is a frozen dataclass; each field is a `setting(...)` or another such dataclass, which TOML calls a section. Every field
-has a default. Types: bool, int, float, str, tuples of these, and `... | None`.
+has a default. Types: bool, int, float, str, tuples of these, and `... | None`. `REMOVED` of a config class tells about
+settings of earlier releases.
 """
 
 import dataclasses
@@ -13,16 +14,18 @@ import operator
 import re
 import reprlib
 import sys
-import tomllib
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from asap.base.errors import UserError
 
 AnyConfig = TypeVar("AnyConfig")
+Values = Mapping[str, Any]  # Settings by their full keys, such as {"learn.epochs": 4}.
+NO_VALUES: Values = types.MappingProxyType({})
+REMOVED_IN = "0.2"
 _NOUNS = {
     bool: ("true or false", "true or false"),
     int: ("an integer", "integers"),
@@ -50,6 +53,7 @@ class Constraints(NamedTuple):
     below: float | None = None
     choices: tuple | None = None
     aliases: tuple[str, ...] = ()
+    removed: Mapping[str, str] = {}  # Choices of earlier releases, each with the reason.
 
     def range_text(self) -> str:
         if self.choices is not None:
@@ -77,10 +81,19 @@ class Row(NamedTuple):
     range: str
 
 
-def setting(default: Any, help: str, *, low=None, high=None, above=None, below=None, choices=None, aliases=()) -> Any:
+class Removed(NamedTuple):
+    """A setting of an earlier release. Files that say what was its default are taken: nothing else happens now."""
+
+    default: Any
+    why: str
+
+
+def setting(
+    default: Any, help: str, *, low=None, high=None, above=None, below=None, choices=None, aliases=(), removed=None
+) -> Any:
     """A dataclass field with its sentence and its range: `low` and `high` are allowed, `above` and `below` are not."""
     choices = None if choices is None else tuple(choices)
-    rules = Constraints(help, low, high, above, below, choices, tuple(aliases))
+    rules = Constraints(help, low, high, above, below, choices, tuple(aliases), removed or {})
     return dataclasses.field(default=default, metadata={"rules": rules})
 
 
@@ -96,6 +109,7 @@ class Schema(NamedTuple):
     settings: dict[str, Setting]
     names: dict[str, str]  # every full name that means a setting, aliases too -> its key
     sections: tuple[str, ...]
+    removed: Mapping[str, Removed]
 
 
 @cache
@@ -105,7 +119,7 @@ def schema_of(cls: type) -> Schema:
     sections: dict[str, None] = {}
     for key, kind, default, rules in settings.values():
         _noun(kind)
-        if default is not None and _is_optional(kind):
+        if default is not None and is_optional(kind):
             raise TypeError(f"{key}: an optional setting must default to None: TOML has no other way to say None")
         section, dot, name = key.rpartition(".")
         for full in (section + dot + known for known in (name, *rules.aliases)):
@@ -113,7 +127,7 @@ def schema_of(cls: type) -> Schema:
                 raise TypeError(f"{full}: names both {names[full]} and {key}")
         parts = key.split(".")
         sections |= {".".join(parts[:depth]): None for depth in range(1, len(parts))}
-    return Schema(settings, names, tuple(sections))
+    return Schema(settings, names, tuple(sections), getattr(cls, "REMOVED", {}))
 
 
 def walk(config: Any, prefix: str) -> Iterator[Setting]:
@@ -130,24 +144,24 @@ def walk(config: Any, prefix: str) -> Iterator[Setting]:
             raise UserError(key, f"must be a {name}", shown(value), f"give {name}(...)")
 
 
-def _is_optional(kind: Any) -> bool:
+def is_optional(kind: Any) -> bool:
     return types.NoneType in typing.get_args(kind)
 
 
-def _required(kind: Any) -> Any:
+def required_kind(kind: Any) -> Any:
     """`float` of `float | None`."""
-    if not _is_optional(kind):
+    if not is_optional(kind):
         return kind
     return typing.Union[tuple(arg for arg in typing.get_args(kind) if arg is not types.NoneType)]  # noqa: UP007 - made at run time.
 
 
 def _noun(kind: Any, plural: bool = False) -> str:
     """The type in words, for messages: 'a list of numbers'."""
-    if _is_optional(kind):
-        return _noun(_required(kind), plural) + " or none"
+    if is_optional(kind):
+        return _noun(required_kind(kind), plural) + " or none"
     if typing.get_origin(kind) is tuple:
         first, *others = typing.get_args(kind)
-        if any(map(_is_optional, (first, *others))):
+        if any(map(is_optional, (first, *others))):
             raise TypeError(f"{kind}: a TOML list cannot hold None")
         of = _noun(first, plural=True) if others == [...] else " and ".join(map(_noun, (first, *others)))
         return ("lists of " if plural else "a list of ") + of
@@ -180,14 +194,17 @@ def with_values(config: Any, values: dict[str, Any], prefix: str = "") -> Any:
 
 def checked(value: Any, kind: Any, of: Setting, where: str) -> Any:
     value = _plain(value)
-    if value is None and _is_optional(kind):
+    if value is None and is_optional(kind):
         return None
-    required = _required(kind)
+    required = required_kind(kind)
     if typing.get_origin(required) is tuple:
         return _checked_items(value, required, of, where)
     if not _is_a(value, required):
         _refuse(f"must be {_expected(kind, of.rules)}", value, of, where)
     value = _exact(value, required, of, where)
+    if value in of.rules.removed:
+        what = f"{value} was removed in {REMOVED_IN}: {of.rules.removed[value]}"
+        _refuse(what, value, of, where, f"use {of.rules.range_text()}")
     if of.rules.choices is not None and value not in of.rules.choices:
         near = difflib.get_close_matches(str(value).lower()[:80], map(str, of.rules.choices), n=1)
         _refuse(f"must be {of.rules.range_text()}", value, of, where, f"did you mean {near[0]}?" if near else "")
@@ -241,7 +258,7 @@ def _exact(value: Any, kind: type, of: Setting, where: str) -> Any:
 def _expected(kind: Any, rules: Constraints) -> str:
     if rules.choices is not None:
         return rules.range_text()
-    return f"{_noun(_required(kind))} {rules.range_text()}".strip() + (" or none" if _is_optional(kind) else "")
+    return f"{_noun(required_kind(kind))} {rules.range_text()}".strip() + (" or none" if is_optional(kind) else "")
 
 
 def _refuse(what: str, value: Any, of: Setting, where: str, cure: str = "") -> typing.NoReturn:
@@ -250,7 +267,7 @@ def _refuse(what: str, value: Any, of: Setting, where: str, cure: str = "") -> t
 
 
 def toml_value(value: Any) -> str:
-    """A checked value as a TOML file and `key=value` have it."""
+    """A checked value as a TOML file has it."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, str):  # JSON's escapes are TOML's, except that TOML also wants DEL escaped
@@ -276,58 +293,37 @@ def shown(value: Any) -> str:
 # ---- Overriding ---------------------------------------------------------------------------------------------------
 
 
-def override(config: AnyConfig, items: Iterable[str]) -> AnyConfig:
-    """The config after `section.key=value` items, the later ones winning.
-
-    Values are TOML, or bare words where text is wanted. `key=value` will do when one section only has that key, and
-    `key=none` empties an optional setting.
-    """
-    schema = schema_of(type(config))
-    values = {}
-    for item in [items] if isinstance(items, str) else items:
-        name, equals, text = (part.strip() for part in item.partition("="))
-        if not equals or not name:
-            raise UserError("override", "must have the form key=value", shown(item), f"write {name or 'key'}=value")
-        found = find(name, _parsed(text, None), schema, short=True)
-        values[found.key] = checked(_parsed(text, found.kind), found.kind, found, found.key)
-    return validate(with_values(config, values))
+def override(config: AnyConfig, values: Values) -> AnyConfig:
+    """The config with these values, each checked; None empties an optional setting."""
+    return validate(with_values(config, checked_values(type(config), values)))
 
 
-def _parsed(text: str, kind: Any) -> Any:
-    required = _required(kind)
-    if text == "none" and _is_optional(kind):
-        return None
-    try:
-        tree = tomllib.loads(f"value = {text}")
-        value = tree["value"] if len(tree) == 1 else text  # a newline in the text could start another key
-    except (ValueError, RecursionError):
-        value = text
-    if required is str and not isinstance(value, str):
-        return text  # run.name=7 and run.name=2024-01-01 are names
-    if required is float and isinstance(value, str):
-        try:
-            return float(text)  # .5 is no TOML, but everyone types it
-        except ValueError:
-            return value  # The check names what was expected.
-    return value
+def checked_values(cls: type, values: Values, short: bool = False) -> dict[str, Any]:
+    """The same by their full keys, of their declared types. `short`: a key will do that one section only has."""
+    found = {name: find(name, value, schema_of(cls), short=short) for name, value in values.items()}
+    return {of.key: checked(values[name], of.kind, of, of.key) for name, of in found.items()}
 
 
-def find(name: str, value: Any, schema: Schema, where: str = "", short: bool = False) -> Setting:
+def find(name: str, value: Any, schema: Schema, short: bool = False) -> Setting:
     """The setting that a user's name means."""
     if name in schema.names:
         return schema.settings[schema.names[name]]
+    gone = [key for key in schema.removed if name == key or (short and key.endswith("." + name))]
+    if gone:
+        what = f"was removed in {REMOVED_IN}: {schema.removed[gone[0]].why}"
+        raise UserError(gone[0], what, shown(value), "leave it out")
     if name in schema.sections:
         inside = next(key for key in schema.settings if key.startswith(name + "."))
-        raise UserError(where + name, "is a section, not a setting", shown(value), f"name one in it, such as {inside}")
+        raise UserError(name, "is a section, not a setting", shown(value), f"name one in it, such as {inside}")
     same = {key: None for known, key in schema.names.items() if short and known.rpartition(".")[2] == name}
     if len(same) > 1:
-        raise UserError(where + name, "is in several sections", cure=f"write one of {', '.join(same)}")
+        raise UserError(name, "is in several sections", cure=f"write one of {', '.join(same)}")
     if same:
         return schema.settings[next(iter(same))]
     what, known = ("section", schema.sections) if isinstance(value, dict) else ("setting", tuple(schema.names))
     cure = _nearest(name[:80], known, schema.sections)
     name = name[:80] if name and name.isprintable() else ascii(name[:80])
-    raise UserError(where + name, f"unknown {what}", shown(value), cure)
+    raise UserError(name, f"unknown {what}", shown(value), cure)
 
 
 def _nearest(name: str, known: tuple[str, ...], sections: tuple[str, ...]) -> str:

@@ -1,34 +1,104 @@
-"""Configs as TOML files. What is wrong in a file is told with its line, which `tomllib` alone does not know."""
+"""Settings as text: TOML files, and `key=value` as a user gives it. Here alone text becomes typed values."""
 
 import re
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from asap.base.errors import UserError
-from asap.config.settings import AnyConfig, checked, find, schema_of, shown, toml_value, validate, walk, with_values
+from asap.config.settings import (
+    AnyConfig,
+    Values,
+    checked,
+    checked_values,
+    find,
+    is_optional,
+    required_kind,
+    schema_of,
+    shown,
+    toml_value,
+    validate,
+    walk,
+    with_values,
+)
 
 MAX_FILE_BYTES = 1_000_000
 
 
+# ---- key=value ----------------------------------------------------------------------------------------------------
+
+
+def parse_settings(cls: type, given: str | Iterable[str] | Values) -> dict[str, Any]:
+    """What a user gives, as checked values by their full keys: `section.key=value` items, the later ones winning, or a
+    mapping.
+
+    Values are TOML, or bare words where text is wanted. `key=value` will do when one section only has that key, and
+    `key=none` empties an optional setting.
+    """
+    if isinstance(given, Mapping):
+        return checked_values(cls, given, short=True)
+    values: dict[str, Any] = {}
+    for item in [given] if isinstance(given, str) else given:
+        name, equals, text = (part.strip() for part in item.partition("="))
+        if not equals or not name:
+            raise UserError("override", "must have the form key=value", shown(item), f"write {name or 'key'}=value")
+        found = find(name, _parsed(text, None), schema_of(cls), short=True)
+        values[found.key] = checked(_parsed(text, found.kind), found.kind, found, found.key)
+    return values
+
+
+def to_item(key: str, value: Any) -> str:
+    """A checked value as a user gives it: the way back."""
+    return f"{key}={value if isinstance(value, str) else toml_value(value)}"
+
+
+def _parsed(text: str, kind: Any) -> Any:
+    required = required_kind(kind)
+    if text == "none" and is_optional(kind):
+        return None
+    try:
+        tree = tomllib.loads(f"value = {text}")
+        value = tree["value"] if len(tree) == 1 else text  # a newline in the text could start another key
+    except (ValueError, RecursionError):
+        value = text
+    if required is str and not isinstance(value, str):
+        return text  # run.name=7 and run.name=2024-01-01 are names
+    if required is float and isinstance(value, str):
+        try:
+            return float(text)  # .5 is no TOML, but everyone types it
+        except ValueError:
+            return value  # The check names what was expected.
+    return value
+
+
+# ---- Files --------------------------------------------------------------------------------------------------------
+
+
 def read_toml(cls: type[AnyConfig], path: str | PathLike, base: AnyConfig | None = None) -> AnyConfig:
     """The config in a TOML file; what the file leaves out comes from `base`, or from the defaults."""
-    path, schema = Path(path), schema_of(cls)
-    text = _read_text(path)
+    return from_toml(cls, _read_text(Path(path)), str(Path(path)), base)
+
+
+def from_toml(cls: type[AnyConfig], text: str, source: str, base: AnyConfig | None = None) -> AnyConfig:
+    """The config in a TOML text. `source` tells in messages where it comes from."""
+    schema, values = schema_of(cls), {}
     try:
-        tomllib.loads(text)
+        tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _syntax_error(path, text, error) from None
-    values = {}
-    for line, name, value in _assignments(text, schema.sections):
-        where = f"{path} line {line}: "
-        found = find(name, value, schema, where)
-        if found.key in values:
-            raise UserError(where + name, "is given twice", shown(value), f"keep only {found.key}")
-        values[found.key] = checked(value, found.kind, found, where + found.key)
+        raise _syntax_error(source, text, error) from None
+    for name, value in _flat(tree, "", schema.sections):
+        try:
+            if name in schema.removed and value == schema.removed[name].default:
+                continue
+            found = find(name, value, schema)
+            if found.key in values:
+                raise UserError(name, "is given twice", shown(value), f"keep only {found.key}")
+            values[found.key] = checked(value, found.kind, found, found.key)
+        except UserError as error:
+            raise UserError(f"{source}{_line_of(name, text)}", str(error)) from None
     return validate(with_values(cls() if base is None else base, values))
 
 
@@ -64,38 +134,13 @@ def _read_text(path: Path) -> str:
         raise UserError(f"{path} line {line}", "is not UTF-8 text", got, "save the file as UTF-8") from None
 
 
-def _syntax_error(path: Path, text: str, error: Exception) -> UserError:
-    reason = "nested too deeply" if isinstance(error, RecursionError) else re.sub(r" \(at .*|;.*", "", str(error))
-    at = re.search(r"\(at line (\d+)", str(error))
-    line = int(at[1]) if at else _bad_line(text)
-    got = shown(text.split("\n")[line - 1].strip())
-    cure = "write each key once, as key = value, with text in quotes"
-    return UserError(f"{path} line {line}", f"is not TOML: {reason}", got, cure)
-
-
-def _bad_line(text: str) -> int:
-    """Where the first statement starts that is wrong by itself; else the last one (it repeats a key, say)."""
-    line = 1
-    for line, statement in _statements(text):  # noqa: B007 - read after the loop.
-        try:
-            tomllib.loads(statement)
-        except (ValueError, RecursionError):
-            break
-    return line
-
-
-def _assignments(text: str, sections: tuple[str, ...]) -> Iterator[tuple[int, str, Any]]:
-    """(line, full key, value) of each assignment and of each header that names no section.
-
-    tomllib does not tell lines, so each statement is parsed again by itself, under its header.
-    """
-    header = ""
-    for line, statement in _statements(text):
-        if statement.startswith("["):
-            header = statement + "\n"
-        tree = tomllib.loads(header if statement.startswith("[") else header + statement)
-        for key, value in _flat(tree, "", sections):
-            yield line, key, value
+def _syntax_error(source: str, text: str, error: Exception) -> UserError:
+    at = re.search(r" \(at line (\d+)", str(error))
+    reason = "nested too deeply" if isinstance(error, RecursionError) else re.sub(r" \(at line.*|;.*", "", str(error))
+    what, cure = f"is not TOML: {reason}", "write each key once, as key = value, with text in quotes"
+    if at is None:
+        return UserError(source, what, cure=cure)
+    return UserError(f"{source} line {at[1]}", what, shown(text.split("\n")[int(at[1]) - 1].strip()), cure)
 
 
 def _flat(tree: dict[str, Any], prefix: str, sections: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -106,18 +151,25 @@ def _flat(tree: dict[str, Any], prefix: str, sections: tuple[str, ...]) -> Itera
             yield prefix + name, value
 
 
-_TOKEN = re.compile(
-    r'''"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*|[\[\]{}\n]''', re.DOTALL
-)
+def _line_of(key: str, text: str) -> str:
+    """' line 3' where one line alone looks like the key's; nothing where none does, or several.
 
-
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """(first line, text) of each statement: it ends at a newline outside of strings, comments and brackets."""
-    depth, start, line = 0, 0, 1
-    for token in _TOKEN.finditer(text + "\n"):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
-        if token[0] == "\n" and (depth <= 0 or token.end() > len(text)):
-            statement = text[start : token.start()]
-            if statement.strip() and not statement.lstrip().startswith("#"):
-                yield line, statement.strip()
-            depth, start, line = 0, token.end(), line + statement.count("\n") + 1
+    tomllib tells no lines. A line of a longer string may look like an assignment, and then there are two.
+    """
+    same, around, section = [], [], ""
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.strip().removeprefix("\ufeff")
+        is_header = line.startswith("[")
+        name, mark, _ = line.lstrip("[").partition("]" if is_header else "=")
+        if not mark:
+            continue
+        name = ".".join(part.strip(" \t\"'") for part in name.split("."))
+        if is_header:
+            section = name
+        full = name if is_header or not section else f"{section}.{name}"
+        if full == key:
+            same.append(number)
+        elif full.startswith(key + ".") or (not is_header and key.startswith(full + ".")):  # learn = {epochs = 4}
+            around.append(number)
+    lines = same or around
+    return f" line {lines[0]}" if len(lines) == 1 else ""

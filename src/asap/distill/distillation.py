@@ -6,7 +6,7 @@ all of it again (Ross et al., 2011). Of the students of all rounds the one that 
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from asap.base.numbers import number, percent
 from asap.base.spec import ControlUnits, TaskSet
 from asap.compose import compose, feature_settings
 from asap.config.schema import Config
+from asap.config.settings import Values
+from asap.config.toml import parse_settings
 from asap.distill.demonstrations import Demonstration, TaughtEnv
 from asap.distill.imitate import imitate
 from asap.envs.gymnasium.task import HostedTask
@@ -101,7 +103,7 @@ def distill(
     features: str | None = None,
     episodes: int = 50,
     seed: int = 0,
-    settings: Iterable[str] = (),
+    settings: str | Iterable[str] | Mapping[str, Any] = (),
     on_progress: OnProgress = ignore_progress,
 ) -> Distilled:
     """An ASAP policy fitted to `teacher`, an object with `predict(obs, deterministic=True) -> (action, state)`.
@@ -116,7 +118,7 @@ def distill(
         **feature_settings(features),
         "run.seed": seed,
     }
-    config, task = _configured(env, options, [settings] if isinstance(settings, str) else list(settings))
+    config, task = _configured(env, options, parse_settings(Config, settings))
     room = TaughtEnv(task, teacher, on_progress)
     try:
         policy = _best_student(config, task, room, episodes)
@@ -144,7 +146,7 @@ def num_played(episodes: int) -> int:
     return 3 * episodes + (ROUNDS + 1) * -(-episodes // PER_ROUND) + min(episodes, RANDOM_EPISODES)
 
 
-def _configured(env: Any, options: dict[str, Any], settings: list[str]) -> tuple[Config, HostedTask]:
+def _configured(env: Any, options: Values, settings: Values) -> tuple[Config, HostedTask]:
     """Teachers play environments; a task of our own is one, too."""
     task = hosted_task(env, settings)
     return compose([task.name], options, overrides=settings, task=task)[0], task

@@ -2,8 +2,8 @@
 
 import difflib
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,8 @@ class CompiledTask:
     misspecified: tuple[float, ...]  # beta of the first hyperplane.
     approximate: tuple[float, ...]
     reference: Reference
-    settings: tuple[str, ...] = ()  # Where its defaults differ from the general ones.
-    play_settings: tuple[str, ...] = ()  # The same, where it is learned by playing and not from logged data.
+    settings: Mapping[str, Any] = field(default_factory=dict)  # Where its defaults differ from the general ones.
+    play_settings: Mapping[str, Any] = field(default_factory=dict)  # The same, where it is learned by playing.
 
     @property
     def spec(self) -> Spec:
@@ -54,8 +54,8 @@ class CompiledTask:
         return self.reference.near_optimal
 
     @property
-    def budget(self) -> tuple[str, ...]:
-        return ()
+    def budget(self) -> Mapping[str, Any]:
+        return {}
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -83,21 +83,21 @@ _AT_THE_WALL = (-2.5, 5.0, 0.0)
 # of 12 m around the goal's centre, in the normalised coordinates of the ball: 1, x, y, x^2, x y, y^2.
 _ALONG_THE_PITCH = (0.0, 0.0, 0.05)
 _AROUND_THE_GOAL = (-0.5451, 1.6538, 0.0, -0.9923, 0.0, -1.3988)
-_SOCCER_SETTINGS = (
-    "policy.alpha_beta=100.0",
-    "policy.alpha_theta=2.0",
-    "learn.step_size_beta=0.01",  # A fifth of the general one, as alpha_beta is five times as large.
-    "learn.entropy=0.001",  # Without the ball, Move, Dribble and Shoot are the same: entropy would cost nothing there.
-    "learn.softening=0.01",
-    "learn.softening_floor=0.02",  # The ball is within shooting range in a few of a hundred cycles.
-)
-_SOCCER_PLAYED = (
-    "learn.lanes=256",
-    "learn.trace=0.97",
-    "learn.critic_features=128",
-    "run.chunk=10",
-    "run.eval_episodes=128",
-)
+_SOCCER_SETTINGS = {
+    "policy.alpha_beta": 100.0,
+    "policy.alpha_theta": 2.0,
+    "learn.step_size_beta": 0.01,  # A fifth of the general one, as alpha_beta is five times as large.
+    "learn.entropy": 0.001,  # Without the ball, Move, Dribble and Shoot are the same: entropy would cost nothing there.
+    "learn.softening": 0.01,
+    "learn.softening_floor": 0.02,  # The ball is within shooting range in a few of a hundred cycles.
+}
+_SOCCER_PLAYED = {
+    "learn.lanes": 256,
+    "learn.trace": 0.97,
+    "learn.critic_features": 128,
+    "run.chunk": 10,
+    "run.eval_episodes": 128,
+}
 
 
 def _striker(number: int, summary: str, reference: Reference, episodes: int) -> CompiledTask:
@@ -114,7 +114,7 @@ def _striker(number: int, summary: str, reference: Reference, episodes: int) -> 
         approximate=_AROUND_THE_GOAL,
         reference=reference,
         settings=_SOCCER_SETTINGS,
-        play_settings=(*_SOCCER_PLAYED, f"run.episodes={episodes}"),
+        play_settings={**_SOCCER_PLAYED, "run.episodes": episodes},
     )
 
 
@@ -201,12 +201,15 @@ def nearest(name: str) -> str | None:
 def task_set(names_and_weights: tuple[tuple[str, float], ...]) -> CompiledTasks:
     """mu over named tasks of one family; tasks whose shapes differ cannot share a policy."""
     chosen = [find(name) for name, _ in names_and_weights]
-    first = chosen[0]
-    for other in chosen[1:]:
-        _require_same_shapes(first, other)
+    require_alike(chosen)
     return CompiledTasks.of(
-        first.env, {t.name: t.task for t in chosen}, tuple(weight for _, weight in names_and_weights)
+        chosen[0].env, {t.name: t.task for t in chosen}, tuple(weight for _, weight in names_and_weights)
     )
+
+
+def require_alike(tasks: Sequence[CompiledTask]) -> None:
+    for other in tasks[1:]:
+        _require_same_shapes(tasks[0], other)
 
 
 def _require_same_shapes(first: CompiledTask, other: CompiledTask) -> None:

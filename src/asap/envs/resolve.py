@@ -10,7 +10,7 @@ import numpy as np
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
 from asap.config.schema import Config, EnvConfig
-from asap.config.settings import override
+from asap.config.settings import Values, override
 from asap.envs import catalog
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.registration import is_defined_here
@@ -37,7 +37,7 @@ def _described(name: str, env: EnvConfig) -> HostedTask:
     return describe(EnvSource(name, options_of(env)), limits_of(env))
 
 
-def live_task(origin: Any, settings: Iterable[str]) -> HostedTask | None:
+def live_task(origin: Any, settings: Values) -> HostedTask | None:
     """An environment of this process, or a function that makes one, held to what the settings say; None for a name."""
     if isinstance(origin, str):
         return None
@@ -45,7 +45,7 @@ def live_task(origin: Any, settings: Iterable[str]) -> HostedTask | None:
     return describe(EnvSource.of(origin, options_of(env)), limits_of(env))
 
 
-def hosted_task(origin: Any, settings: Iterable[str]) -> HostedTask:
+def hosted_task(origin: Any, settings: Values) -> HostedTask:
     """As an environment of Gymnasium, whatever it is: our own tasks are registered there."""
     live = live_task(origin, settings)
     if live is not None:
@@ -57,12 +57,10 @@ def hosted_task(origin: Any, settings: Iterable[str]) -> HostedTask:
 
 def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     """mu over the tasks of a config; tasks that can't share a policy are refused."""
-    first = tasks[0]
     if any(isinstance(task, HostedTask) for task in tasks) and len(tasks) > 1:
         names = " ".join(task.name for task in tasks)
         raise UserError("task", "a Gymnasium environment is trained alone", names, "name one")
-    if not isinstance(first, HostedTask):
-        catalog.task_set(tuple(zip(config.run.tasks, config.run.weights, strict=True)))
+    catalog.require_alike([task for task in tasks if isinstance(task, catalog.CompiledTask)])
     return TaskSet(tasks, config.run.weights)
 
 
@@ -72,7 +70,7 @@ def notes_on(tasks: Iterable[Task]) -> list[str]:
 
 
 def limits_of(env: EnvConfig) -> EnvLimits:
-    return EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.env_retries)
+    return EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.retries)
 
 
 def options_of(env: EnvConfig) -> dict:

@@ -156,9 +156,8 @@ class Hosted:
         return [plan_of(member(policies, index), size, descriptors) for index in range(count)]
 
     def _works(self, plan: Plan, ids: Sequence[EpisodeId], deterministic: bool) -> Iterator[Work]:
-        size = self.config.learn.episodes_per_chunk
-        for i in range(0, len(ids), size):
-            yield Work(next(self._numbers), plan, tuple(ids[i : i + size]), deterministic)
+        for one in ids:
+            yield Work(next(self._numbers), plan, (one,), deterministic)
 
     def _play(self, works: list[Work], on_progress: OnProgress = ignore_progress) -> list[Played]:
         episodes = [episode for finished in self._dispatcher.play(works, on_progress) for episode in finished.played]

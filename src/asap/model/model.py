@@ -26,6 +26,7 @@ from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
 from asap.compose import compose, feature_settings, given_task, refuse_unsaid, same_but_for_budget, with_budget
 from asap.config.schema import Config
+from asap.config.toml import parse_settings
 from asap.envs.recorded import SaidEnv
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, OnProgress, ignore_progress
@@ -60,13 +61,12 @@ class ASAP:
     makes one more or less frequent).
 
     `skills`: "constant" (one distribution over actions each), "linear", "gaussian" (Box actions, one mean each),
-    "network". `features` under the hyperplanes: "linear", "poly2", "fourier", "rbf", "network". `preset` and `settings`
-    (such as "learn.epochs=4", see `asap settings`) reach everything else. `workers` play an environment: "0" is this
-    process, "4" four others, "ray" those of Ray; the result is the same.
+    "network". `features` under the hyperplanes: "linear", "poly2", "fourier", "network". `preset` and `settings` (such
+    as "learn.epochs=4" or {"learn.epochs": 4}, see `asap settings`) reach everything else. `workers` play an
+    environment: "0" is this process, "4" four others, "ray" those of Ray; the result is the same.
 
-    Until `learn`, the policy is the start. `config` holds all settings, `policy` what was learned by the seed that is
-    looked at, `num_episodes` and `num_timesteps` from how many completed episodes and steps, `result` the numbers of
-    the last training.
+    Until `learn`, the policy is the start. `config` holds all settings, `policy` what the seed that is looked at has
+    learned, `num_episodes` and `num_timesteps` from how much, `result` the numbers of the last training.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ASAP:
         learner: str | None = None,
         gradient: str | None = None,
         preset: str | None = None,
-        settings: Iterable[str] = (),
+        settings: str | Iterable[str] | Mapping[str, Any] = (),
         workers: int | str = IN_PROCESS,
     ):
         options = {
@@ -91,9 +91,9 @@ class ASAP:
             "learn.learner": learner,
             "learn.gradient": gradient,
         }
-        settings = [settings] if isinstance(settings, str) else list(settings)
-        names, live = given_task(env, settings)
-        self._set_up(*compose(names, options, preset, None, settings, live), str(workers))
+        values = parse_settings(Config, settings)
+        names, live = given_task(env, values)
+        self._set_up(*compose(names, options, preset, None, values, live), str(workers))
 
     def _set_up(self, config: Config, tasks: TaskSet, workers: str) -> None:
         self.config, self.tasks, self._workers = config, tasks, workers

@@ -11,27 +11,27 @@ from asap.show.figures.comparison import compare_curves, seed_dots
 
 # From the approximately optimal partition: from the misspecified one the gradient is small on the plateau at the start,
 # too.
-ROBBINS_MONRO = (
-    "learn.learner=actor-critic",
-    "policy.start=approximate",
-    "learn.lanes=256",
-    "learn.schedule=robbins-monro",
-    "learn.schedule_scale=20",
-    "learn.schedule_power=1.0",
-    "learn.step_size_theta=0.15",
-    "learn.step_size_beta=0.15",
-    "run.chunk=40",
-    "run.eval_episodes=16",
-    "run.episodes=200000",
-)
+ROBBINS_MONRO = {
+    "learn.learner": "actor-critic",
+    "policy.start": "approximate",
+    "learn.lanes": 256,
+    "learn.schedule": "robbins-monro",
+    "learn.schedule_scale": 20,
+    "learn.schedule_power": 1.0,
+    "learn.step_size_theta": 0.15,
+    "learn.step_size_beta": 0.15,
+    "run.chunk": 40,
+    "run.eval_episodes": 16,
+    "run.episodes": 200000,
+}
 FIRST, LAST = 5, 3  # Chunks of 40 updates at both ends of the run that are compared; the last one of all is not full.
-BUDGET = "run.episodes=3000"  # Of each estimator.
+BUDGET = 3000  # Of each estimator.
 
 
 def vanishing(laboratory: Laboratory) -> Finding:
     """The convergence theorem: under Robbins-Monro step sizes the gradient goes to zero, and the run stops by its own
     test."""
-    record = laboratory.train("two-rooms-robbins-monro", ["two-rooms"], *ROBBINS_MONRO)
+    record = laboratory.train("two-rooms-robbins-monro", ["two-rooms"], ROBBINS_MONRO)
     norms = gradient_norms(record)
     ratio = np.asarray([curve.returns[-1 - LAST : -1].mean() / curve.returns[:FIRST].max() for curve in norms])
     stopped = np.asarray([curve.episodes[-1] < record.config.run.episodes for curve in norms])
@@ -105,9 +105,7 @@ def trained(laboratory: Laboratory, learner: str, gradient: str) -> TrainedRun:
     return laboratory.train(
         f"two-rooms-{learner}-{gradient}",
         ["two-rooms"],
-        f"learn.learner={learner}",
-        f"learn.gradient={gradient}",
-        BUDGET,
+        {"learn.learner": learner, "learn.gradient": gradient, "run.episodes": BUDGET},
     )
 
 

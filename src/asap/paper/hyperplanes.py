@@ -12,7 +12,7 @@ CARRIED = 0.95
 
 
 def run(laboratory: Laboratory) -> Finding:
-    records = {k: laboratory.train(name(k), ["two-rooms"], *settings(k)) for k in (1, 2, 3)}
+    records = {k: laboratory.train(name(k), ["two-rooms"], settings(k)) for k in (1, 2, 3)}
     one, best = records[1], max(records.values(), key=TrainedRun.iqm)
     counts = {k: skills_in_use(record.usage()) for k, record in records.items()}
     seconds = {k: record.seconds_per_step() for k, record in records.items()}
@@ -85,8 +85,8 @@ def name(num_planes: int) -> str:
     return "two-rooms" if num_planes == 1 else f"two-rooms-k{num_planes}"
 
 
-def settings(num_planes: int) -> tuple[str, ...]:
-    return () if num_planes == 1 else (f"policy.hyperplanes={num_planes}",)
+def settings(num_planes: int) -> dict[str, int]:
+    return {} if num_planes == 1 else {"policy.hyperplanes": num_planes}
 
 
 def skills_in_use(usage: np.ndarray) -> np.ndarray:

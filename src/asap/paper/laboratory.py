@@ -1,7 +1,7 @@
 """Where experiments train: every run is kept in a folder, shared between experiments, and gone on with after a stop."""
 
 import functools
-import json
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,8 @@ from asap.base.spec import Task, TaskSet
 from asap.base.stats import SeedCurve
 from asap.compose import compose, tasks_text, transfer_settings
 from asap.config.schema import Config
-from asap.config.toml import to_toml
+from asap.config.settings import NO_VALUES, Values
+from asap.config.toml import to_item, to_toml
 from asap.envs import catalog
 from asap.experience.compiled import Compiled
 from asap.experience.protocol import EpisodeIds, Evaluation
@@ -125,25 +126,23 @@ class Laboratory:
     progress: Callable[[Config, str], Any] = lambda config, label: Silence()
     records: dict[str, TrainedRun] = field(default_factory=dict)
 
-    def train(self, label: str, tasks: list[str], *settings: str) -> TrainedRun:
+    def train(self, label: str, tasks: list[str], settings: Values = NO_VALUES) -> TrainedRun:
         """Trains all seeds, or goes on with an earlier run of the same label; it must have the same settings."""
-        fixed = [f"run.seed={self.seed}", f"run.seeds={self.seeds}"]
-        options = "".join(f" --set {setting}" for setting in settings)
-        command = f"asap train {' '.join(tasks)} --seed {self.seed} --seeds {self.seeds}{options}"
-        return self._trained(label, *compose(tasks, {}, overrides=[*fixed, *settings]), command)
+        fixed = {"run.seed": self.seed, "run.seeds": self.seeds}
+        command = f"asap train {' '.join(tasks)} --seed {self.seed} --seeds {self.seeds}{as_options(settings)}"
+        return self._trained(label, *compose(tasks, fixed, overrides=settings), command)
 
-    def transfer(self, label: str, source: TrainedRun, tasks: list[str], *settings: str) -> TrainedRun:
+    def transfer(self, label: str, source: TrainedRun, tasks: list[str], settings: Values = NO_VALUES) -> TrainedRun:
         """The same from the policies of another run, seed by seed, with the settings of `asap transfer`."""
-        options = "".join(f" --set {setting}" for setting in settings)
-        command = f"asap transfer {source.path} {' '.join(tasks)}{options}"
-        composed = transfer_settings(str(source.path), tasks, {}, None, False, list(settings))
+        command = f"asap transfer {source.path} {' '.join(tasks)}{as_options(settings)}"
+        composed = transfer_settings(str(source.path), tasks, {}, None, False, settings)
         return self._trained(label, *composed, command)
 
     def learn_from(self, label: str, data: Path, seeds: int) -> TrainedRun:
         """The same from logged games, with as many seeds as are asked for."""
-        settings = [f"run.seed={self.seed}", f"run.seeds={seeds}", f"offline.data={json.dumps(str(data))}"]
+        settings = {"run.seed": self.seed, "run.seeds": seeds, "offline.data": str(data)}
         command = f"asap train --offline {data} --seed {self.seed} --seeds {seeds}"
-        return self._trained(label, *compose([], {}, overrides=settings), command)
+        return self._trained(label, *compose([], settings), command)
 
     def _trained(self, label: str, config: Config, tasks: TaskSet, command: str) -> TrainedRun:
         if label in self.records:
@@ -162,6 +161,11 @@ class Laboratory:
         return self.records[label]
 
 
+def as_options(settings: Values) -> str:
+    """For a command that a person can copy."""
+    return "".join(f" --set {shlex.quote(to_item(key, value))}" for key, value in settings.items())
+
+
 def play(policies: ASAPPolicy, task: Task, num_episodes: int, seed: int, first: int = 0) -> Evaluation:
     """Stacked policies on one task, as learned: the i-th with seed + i, from its episode `first` on."""
     seeds = range(seed, seed + policies.partition.beta.shape[0])
@@ -171,7 +175,7 @@ def play(policies: ASAPPolicy, task: Task, num_episodes: int, seed: int, first: 
 @functools.cache
 def _playing(name: str) -> Compiled:
     """Kept, because its program is: several experiments play policies of one shape."""
-    config, tasks = compose([name], {}, overrides=[f"run.eval_episodes={AT_ONCE}"])
+    config, tasks = compose([name], {"run.eval_episodes": AT_ONCE})
     return Compiled(config, tasks, catalog.task_set(((name, 1.0),)))
 
 

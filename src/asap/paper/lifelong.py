@@ -35,16 +35,16 @@ LEARNERS = [
     Learner("the same, skills frozen after 3 tasks", plane_length=0.1, freezes_after=3),
 ]
 SCRATCH, HARD, SOFT, FROZEN = range(4)
-SETTINGS = (
-    'run.tasks=["two-rooms"]',
+SETTINGS = {
+    "run.tasks": ["two-rooms"],
     # Two constant skills are enough for each room, but those of the first rooms are not for all others: frozen, they
     # failed on one task of four; four skills halved that and cost nothing from scratch (seeds 100-107).
-    "policy.hyperplanes=2",
-    "run.search_episodes=2",
-    "run.chunk=2",
-    "run.eval_episodes=32",
-    "run.episodes=1000000",  # The budget is one of updates, 100 per task, the same for all.
-)
+    "policy.hyperplanes": 2,
+    "run.search_episodes": 2,
+    "run.chunk": 2,
+    "run.eval_episodes": 32,
+    "run.episodes": 1_000_000,  # The budget is one of updates, 100 per task, the same for all.
+}
 EVAL_CHUNKS = (*range(1, 9), 10, 12, 14, 17, 20, 25, 30, 35, 40, 50)  # Of updates, after which is evaluated.
 LEARNED = 0.95  # Share of the way from the misspecified start to the best return known.
 

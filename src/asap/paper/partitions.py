@@ -8,7 +8,7 @@ from asap.show.figures.gallery import partition_gallery
 from asap.show.figures.partition_map import partition_map
 
 ENOUGH = 19 / 20  # Share of the seeds that must be near-optimal.
-FIXED = "learn.step_size_beta=0.0"
+FIXED = {"learn.step_size_beta": 0.0}
 
 
 def learned(laboratory: Laboratory, figure: str, task: str) -> Finding:
@@ -49,7 +49,7 @@ def against_fixed(laboratory: Laboratory, figure: str, task: str) -> Finding:
     """Figure 2 a, b: against learning skills alone, on a partition that stays wrong or was right from the start."""
     asap = laboratory.train(task, [task])
     wrong = laboratory.train(f"{task}-misspecified", [task], FIXED)
-    right = laboratory.train(f"{task}-approximate", [task], FIXED, "policy.start=approximate")
+    right = laboratory.train(f"{task}-approximate", [task], {**FIXED, "policy.start": "approximate"})
     ours, theirs, best = (interval(record.returns()) for record in (asap, wrong, right))
     low, high = difference(asap.returns(), wrong.returns())
     start = asap.tasks[0].reference.misspecified

@@ -26,7 +26,7 @@ SHOWN = 5  # Seeds in the picture.
 
 
 def run(laboratory: Laboratory) -> Finding:
-    record = laboratory.train("two-rooms-k4", ["two-rooms"], f"policy.hyperplanes={MOST_PLANES}")
+    record = laboratory.train("two-rooms-k4", ["two-rooms"], {"policy.hyperplanes": MOST_PLANES})
     seeds = range(laboratory.seed, laboratory.seed + laboratory.seeds)
     reference = record.tasks[0].reference
     way = reference.approx_optimal - reference.misspecified

@@ -27,16 +27,16 @@ from asap.runs.signals import StopRequest
 
 EPISODES, AT_ONCE = 20_000, 500
 CONTROLLER = "dist:12"  # Of a striker: the approximately optimal partition is its disc around the goal.
-SKILLS_ALONE = (
-    "policy.start=approximate",
-    "learn.step_size_beta=0.0",
-    "learn.lanes=32",
-    "learn.entropy=0.01",
-    "learn.schedule=robbins-monro",
-    "learn.schedule_scale=50.0",
-    "learn.convergence_tolerance=0.002",
-    "run.episodes=20000",
-)
+SKILLS_ALONE = {
+    "policy.start": "approximate",
+    "learn.step_size_beta": 0.0,
+    "learn.lanes": 32,
+    "learn.entropy": 0.01,
+    "learn.schedule": "robbins-monro",
+    "learn.schedule_scale": 50.0,
+    "learn.convergence_tolerance": 0.002,
+    "run.episodes": 20000,
+}
 
 
 def measure(name: str, seed: int = 0, seeds: int = 10) -> Reference:

@@ -19,17 +19,17 @@ from asap.show.figures.comparison import compare_curves
 from asap.show.figures.gallery import partition_gallery
 
 TASKS = ["two-rooms", "flipped-two-rooms"]
-STEADY = ("learn.lanes=32", "run.episodes=4000")
+STEADY = {"learn.lanes": 32, "run.episodes": 4000}
 
-WAVES = [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
-DICTIONARY = (
-    "policy.basis=fourier",
-    f"policy.frequencies={WAVES}",
-    "policy.bias=true",
-    "policy.start=random",
-    "learn.schedule_scale=200",
-    "run.episodes=4000",
-)
+WAVES = ((1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (4.0, 0.0), (0.0, 1.0), (0.0, 2.0))
+DICTIONARY = {
+    "policy.basis": "fourier",
+    "policy.frequencies": WAVES,
+    "policy.bias": True,
+    "policy.start": "random",
+    "learn.schedule_scale": 200,
+    "run.episodes": 4000,
+}
 ENOUGH_VISITS = 0.1
 CELLS = 50  # Of the grid of visits, on each axis.
 LANES, STEPS = 256, 400
@@ -41,8 +41,8 @@ def joint_multitask(laboratory: Laboratory) -> Finding:
     With interactions psi = [1, x, y] (x) [1, m] the task can turn a hyperplane round; an additive descriptor
     psi = [1, x, y, m] only shifts it, so the same sides have the same skills in both tasks (errata E13).
     """
-    together = laboratory.train("joint", TASKS, *STEADY)
-    additive = laboratory.train("joint-additive", TASKS, "policy.task_features=additive", *STEADY)
+    together = laboratory.train("joint", TASKS, STEADY)
+    additive = laboratory.train("joint-additive", TASKS, {"policy.task_features": "additive", **STEADY})
     good, poor = served(together), served(additive)
     seeds = laboratory.seeds
     claims = [
@@ -106,7 +106,7 @@ def unforced(laboratory: Laboratory) -> Finding:
     The paper's one feature, sin(3 pi x), changes sign at the two walls whatever its weight is: it forces one skill on
     the first and the last room (errata E12). Here slower and faster waves, waves in y and a bias compete with it.
     """
-    record = laboratory.train("three-rooms-dictionary", ["three-rooms"], *DICTIONARY)
+    record = laboratory.train("three-rooms-dictionary", ["three-rooms"], DICTIONARY)
     seeds = laboratory.seeds
     components = [visited_components(record.policy(s), record.tasks[0], laboratory.seed + s) for s in range(seeds)]
     reused = np.asarray(

@@ -94,7 +94,7 @@ def learned(laboratory: Laboratory, task: str) -> TrainedRun:
 
 
 def linear(laboratory: Laboratory) -> TrainedRun:
-    return laboratory.train("striker-r1-linear", ["striker-r1"], "policy.basis=linear")
+    return laboratory.train("striker-r1-linear", ["striker-r1"], {"policy.basis": "linear"})
 
 
 def start_goals(record: TrainedRun) -> np.ndarray:

@@ -15,34 +15,34 @@ from asap.show.figures.gallery import partition_gallery
 
 SOURCE, TARGET = "two-rooms", "flipped-two-rooms"
 # Skills that keep some probability for every move are not caught in a corner where a flipped plane leans the wrong way.
-SOFT = ("learn.entropy=0.15", "learn.lanes=32", "learn.schedule=constant", "run.episodes=4000")
+SOFT = {"learn.entropy": 0.15, "learn.lanes": 32, "learn.schedule": "constant", "run.episodes": 4000}
 # All look equally often, every 512 steps: who looks more often is sooner lucky. From scratch a batch is 8 lanes of 64
 # steps, after `asap transfer` it is 2.
 BUDGET = 300
-LOOKS = ("run.chunk=1", "run.eval_episodes=32", f"run.episodes={BUDGET}")
-SMALL_LOOKS = ("run.chunk=4", "run.eval_episodes=32", f"run.episodes={BUDGET}")
+LOOKS = {"run.chunk": 1, "run.eval_episodes": 32, "run.episodes": BUDGET}
+SMALL_LOOKS = {"run.chunk": 4, "run.eval_episodes": 32, "run.episodes": BUDGET}
 SCRATCH, SMALL_SCRATCH = "from scratch", "from scratch,\nsmall batches"
 WARM, SEARCHED = "warm start", "warm start with\nsymmetry search"
-SMALL = "learn.lanes=2"  # The batch of `asap transfer`.
+SMALL = {"learn.lanes": 2}  # The batch of `asap transfer`.
 EPISODES = 1000  # Of a policy that plays without learning.
 
 
 def source(laboratory: Laboratory) -> TrainedRun:
-    return laboratory.train("two-rooms-soft", [SOURCE], *SOFT)
+    return laboratory.train("two-rooms-soft", [SOURCE], SOFT)
 
 
 def warm(laboratory: Laboratory) -> TrainedRun:
-    return laboratory.transfer("transfer", source(laboratory), [TARGET], *SMALL_LOOKS)
+    return laboratory.transfer("transfer", source(laboratory), [TARGET], SMALL_LOOKS)
 
 
 def arms(laboratory: Laboratory) -> dict[str, TrainedRun]:
     """The ways to learn the second task that are compared."""
     return {
-        SCRATCH: laboratory.train(f"{TARGET}-scratch", [TARGET], *LOOKS),
-        SMALL_SCRATCH: laboratory.train(f"{TARGET}-small", [TARGET], *SMALL_LOOKS, SMALL),
+        SCRATCH: laboratory.train(f"{TARGET}-scratch", [TARGET], LOOKS),
+        SMALL_SCRATCH: laboratory.train(f"{TARGET}-small", [TARGET], {**SMALL_LOOKS, **SMALL}),
         WARM: warm(laboratory),
         SEARCHED: laboratory.transfer(
-            "transfer-search", source(laboratory), [TARGET], *SMALL_LOOKS, "run.search_episodes=2"
+            "transfer-search", source(laboratory), [TARGET], {**SMALL_LOOKS, "run.search_episodes": 2}
         ),
     }
 

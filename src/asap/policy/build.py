@@ -13,7 +13,7 @@ from asap.base.errors import UserError
 from asap.base.spec import Task
 from asap.config.schema import Config, PolicyConfig
 from asap.config.settings import shown
-from asap.policy.features import RBF, Basis, Features, Fourier, Network, Polynomial
+from asap.policy.features import Basis, Features, Fourier, Network, Polynomial
 from asap.policy.host import Plan
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
@@ -88,13 +88,12 @@ def require_sensible(config: PolicyConfig, task: Task) -> None:
 
 
 def build_psi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
-    first, spec = tasks[0], tasks[0].spec
+    first = tasks[0]
     inputs = _input_indices(config, first)
-    low, high = (np.asarray([bounds[j] for j in inputs]) for bounds in (spec.observation_low, spec.observation_high))
     task_features = config.task_features
     if task_features == "auto":
         task_features = "interactions" if len(tasks) > 1 else "none"
-    return Features.of(_basis(config, first, low, high), inputs, task_features)
+    return Features.of(_basis(config, first, len(inputs)), inputs, task_features)
 
 
 def build_phi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
@@ -104,10 +103,9 @@ def build_phi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
     return Features.of(Polynomial(1 if config.skills == "linear" else 0), inputs)
 
 
-def _basis(config: PolicyConfig, task: Task, low: np.ndarray, high: np.ndarray) -> Basis:
-    kind, count = config.basis or task.basis, len(low)
-    sizes = {"polynomial": math.comb(count + config.degree, count), "rbf": config.centres**count}
-    if sizes.get(kind, 0) > MOST_FEATURES:
+def _basis(config: PolicyConfig, task: Task, count: int) -> Basis:
+    kind = config.basis or task.basis
+    if kind == "polynomial" and math.comb(count + config.degree, count) > MOST_FEATURES:
         what = f"over {count} inputs there are more than {MOST_FEATURES:,} features"
         raise UserError("policy.basis", what, kind, "name fewer by policy.inputs, or use linear")
     if kind == "linear":
@@ -115,13 +113,8 @@ def _basis(config: PolicyConfig, task: Task, low: np.ndarray, high: np.ndarray) 
     if kind == "polynomial":
         return Polynomial(config.degree)
     if kind == "network":
-        return _network(config, len(low))
-    if kind == "fourier":
-        return _fourier(config, task, len(low))
-    axes = [np.linspace(a, b, config.centres) for a, b in zip(low, high)]
-    centres = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(low))
-    width = float(np.mean((high - low) / (config.centres - 1)))
-    return RBF(np.float32(centres), width, config.bias is not False)
+        return _network(config, count)
+    return _fourier(config, task, count)
 
 
 def _network(config: PolicyConfig, num_inputs: int) -> Network:
@@ -247,9 +240,6 @@ def _map(features: Features, num_observations: int) -> tuple[dict[str, Any], dic
         case Fourier():
             static |= {"kind": "fourier", "bias": basis.bias}
             arrays["frequencies"] = basis.frequencies
-        case RBF():
-            static |= {"kind": "rbf", "bias": basis.bias, "width": basis.width}
-            arrays["centres"] = basis.centres
         case Network():
             static |= {"kind": "network", "layers": len(basis.weights)}
             for i, (weights, biases) in enumerate(zip(basis.weights, basis.biases)):

@@ -73,23 +73,6 @@ class Fourier(Basis):
         return ("1", *waves) if self.bias else tuple(waves)
 
 
-class RBF(Basis):
-    """exp(-|x - c|^2 / (2 width^2)) for every centre c, with an optional bias."""
-
-    centres: Float[Array, "F n"]
-    width: float = eqx.field(static=True)
-    bias: bool = eqx.field(static=True)
-
-    def __call__(self, x: Float[Array, "n *batch"]) -> Float[Array, "G *batch"]:
-        offsets = x[None] - lift(self.centres, 2, x.ndim - 1)
-        bumps = jnp.exp(-jnp.square(offsets).sum(1) / (2 * self.width**2))
-        return _with_bias(bumps) if self.bias else bumps
-
-    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
-        bumps = [f"bump at ({', '.join(f'{c:.2g}' for c in row)})" for row in self.centres.tolist()]
-        return ("1", *bumps) if self.bias else tuple(bumps)
-
-
 class Network(Basis):
     """1 and the last layer of a small network of tanh units: features that are learned, with what stands on them."""
 

@@ -244,11 +244,6 @@ def _fourier(static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Feature:
     return _with_bias(static, lambda z: np.sin(frequencies @ z))
 
 
-def _rbf(static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Feature:
-    centres, factor = arrays["centres"], -0.5 / static["width"] ** 2
-    return _with_bias(static, lambda z: np.exp(factor * np.square(z - centres).sum(1)))
-
-
 def _network(static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Feature:
     layers = [(arrays[f"weights.{i}"], arrays[f"biases.{i}"]) for i in range(static["layers"])]
     one = np.ones(1)
@@ -266,4 +261,4 @@ def _with_bias(static: dict[str, Any], expand: Feature) -> Feature:
     return (lambda z: np.concatenate([one, expand(z)])) if static["bias"] else expand
 
 
-_EXPANSIONS = {"polynomial": _polynomial, "fourier": _fourier, "rbf": _rbf, "network": _network}
+_EXPANSIONS = {"polynomial": _polynomial, "fourier": _fourier, "network": _network}

@@ -1,4 +1,8 @@
-"""The lock of a run directory: a flock where the file system has them, and a file that tells who holds it."""
+"""The lock of a run directory: a flock where the file system has them, and a file that tells who holds it.
+
+filelock in its place would leave the larger part here: its flock does not tell who holds it, and it falls back for
+ENOSYS alone, not where a network drive has no locks (ENOLCK, EOPNOTSUPP).
+"""
 
 import contextlib
 import errno

@@ -29,7 +29,7 @@ class EnvLimits(NamedTuple):
     max_steps: int | None = None  # None: the environment's own time limit, or 1000 where it has none.
     strict_obs: bool = False  # Observations outside their bounds: an error rather than a note.
     reward_scale: float = 1.0
-    env_retries: int = 2  # How often a `reset` that raises is tried again.
+    env_retries: int = 5  # env.retries, for a `reset` that raises; files have it by this name.
 
     @classmethod
     def checked(cls, *values: Any, **named: Any) -> "EnvLimits":

@@ -28,23 +28,23 @@ DISCOUNT = 0.99
 STEPS = 300_000  # Budget where the user says none.
 FREQUENCIES = (0.25, 0.5)
 PLANES_OF_CONTROLS, MOST_PLANES, FEW_INPUTS = 2, 4, 6  # Where the user says nothing.
-SETTINGS = (
-    "policy.start=random",
-    "policy.alpha_beta=4.0",
-    "policy.bias=true",
-    "run.eval_episodes=8",
-    "run.final_episodes=100",
-    "run.deterministic=true",
-)
-PLAY_SETTINGS = (
-    "learn.critic_features=128",
-    "learn.entropy=0.01",
-    "learn.convergence_tolerance=0.0",
-    "learn.averaging=3.0",
-    "learn.softening_floor=0.02",
-    "run.chunk=1",
-    "run.candidates=256",
-)
+SETTINGS = {
+    "policy.start": "random",
+    "policy.alpha_beta": 4.0,
+    "policy.bias": True,
+    "run.eval_episodes": 8,
+    "run.final_episodes": 100,
+    "run.deterministic": True,
+}
+PLAY_SETTINGS = {
+    "learn.critic_features": 128,
+    "learn.entropy": 0.01,
+    "learn.convergence_tolerance": 0.0,
+    "learn.averaging": 3.0,
+    "learn.softening_floor": 0.02,
+    "run.chunk": 1,
+    "run.candidates": 256,
+}
 
 
 @dataclass(frozen=True)
@@ -76,22 +76,22 @@ class HostedTask:
         return _has_box(self.observation_space)
 
     @property
-    def settings(self) -> tuple[str, ...]:
+    def settings(self) -> Mapping[str, Any]:
         """Where its defaults differ from those for tasks that we know: as many skills as actions, if there are not too
         many.
 
         Skills of a single action need a plane wherever the action changes: with many observations too few are found.
         """
         if self.spec.continuous:
-            return (*SETTINGS, f"policy.hyperplanes={PLANES_OF_CONTROLS}", "policy.skills=linear")
+            return {**SETTINGS, "policy.hyperplanes": PLANES_OF_CONTROLS, "policy.skills": "linear"}
         if not self.is_scaled:  # A weight for every place: skills need hardly any planes.
-            return (*SETTINGS, "policy.hyperplanes=1", "policy.skills=linear")
+            return {**SETTINGS, "policy.hyperplanes": 1, "policy.skills": "linear"}
         planes = min(max(1, (self.spec.num_actions - 1).bit_length()), MOST_PLANES)
         skills = "constant" if len(self.inputs) <= FEW_INPUTS else "linear"
-        return (*SETTINGS, f"policy.hyperplanes={planes}", f"policy.skills={skills}")
+        return {**SETTINGS, "policy.hyperplanes": planes, "policy.skills": skills}
 
     @property
-    def play_settings(self) -> tuple[str, ...]:
+    def play_settings(self) -> Mapping[str, Any]:
         return PLAY_SETTINGS
 
     @property
@@ -111,8 +111,8 @@ class HostedTask:
         return HostedSource(self.source, self.limits)
 
     @property
-    def budget(self) -> tuple[str, ...]:
-        return (f"run.steps={STEPS}",)
+    def budget(self) -> Mapping[str, Any]:
+        return {"run.steps": STEPS}
 
     @property
     def observation_shape(self) -> Any:

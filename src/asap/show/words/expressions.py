@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from asap.base.numbers import number, sum_of
-from asap.policy.features import RBF, Features, Fourier, Polynomial
+from asap.base.numbers import sum_of
+from asap.policy.features import Features, Fourier, Polynomial
 
 ZERO = 1e-9  # Relative to the largest: left over from multiplying out, not learned.
 CONSTANT = "1"
@@ -51,10 +51,6 @@ def expression(features: Features, weights: ArrayLike, observation_names: Sequen
             frequencies = np.asarray(features.basis.frequencies, float) * scale
             waves = [f"sin(pi ({_phase(row, shift, names)}))" for row in frequencies]
             return _combined(waves, frequencies != 0, weights, constant, names)
-        case RBF():
-            centres = np.asarray(features.basis.centres, float) / scale + shift
-            bumps = [f"bump at ({', '.join(map(number, row))})" for row in centres]
-            return _combined(bumps, np.ones_like(centres, bool), weights, constant, names)
     base = [name for name in features.basis.names(tuple(names)) if name != CONSTANT]
     return _combined(base, np.ones((len(base), len(names)), bool), weights, constant, names)
 

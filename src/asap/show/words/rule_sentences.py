@@ -153,7 +153,7 @@ def _remarks(reading: RulesReading) -> list[str]:
     numbers = f"Numbers have two digits, {where}."
     if reading.scaled:
         numbers = f"Numbers have two digits{f', {drifting}' if reading.normalized else ''}."
-        numbers += " Inside waves, bumps and units an input counts in deviations from its mean:"
+        numbers += " Inside waves and units an input counts in deviations from its mean:"
     scaled = (
         f"  ({sum_in_full([(name, 1.0)], -mean)}) / {exact(size)}" for name, (mean, size) in reading.scaled.items()
     )
