@@ -1,6 +1,7 @@
 """The first Ctrl-C or SIGTERM asks, a second one quits at once, and the handlers go back (bad inputs 64, 65). Whatever is
 under way then ends within seconds, is saved, and resumes to the same bits."""
 
+import hashlib
 import json
 import os
 import shlex
@@ -153,7 +154,7 @@ def test_a_busy_process_quits_at_the_second_interrupt():
 HANGS = """
 import hashlib, sys, time
 from asap.runs.signals import StopRequest
-with StopRequest(float(sys.argv[2])):
+with StopRequest(*map(float, sys.argv[2:])):
     print("ready", flush=True)
     if sys.argv[1] == "sleep":
         time.sleep(60)
@@ -174,6 +175,29 @@ def test_a_command_that_hangs_ends_when_its_patience_does(where):
     assert child.returncode == 143
 
 
+def test_a_program_of_the_users_own_is_answered_during_a_call_in_c():
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGS, "C"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout.readline() == "ready\n"
+        end = threading.Timer(10, child.kill)
+        end.start()
+        child.send_signal(signal.SIGINT)
+        assert child.stderr.readline() == "note: stopping; press Ctrl-C again to quit now\n"
+        assert child.poll() is None  # It is the user's to end.
+        end.cancel()
+        child.kill()
+
+
+def test_two_interrupts_during_one_call_in_c_quit_after_it(monkeypatch):
+    """Python runs one handler for both."""
+    monkeypatch.setattr(signals, "TOGETHER", 0.0)
+    for seconds in (0.1, 0.2):
+        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(QuitNow), StopRequest():
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 3_000_000)
+
+
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 def test_a_command_that_hangs_ends_at_once_when_it_is_asked_again(second):
     with subprocess.Popen(
@@ -188,10 +212,11 @@ def test_a_command_that_hangs_ends_at_once_when_it_is_asked_again(second):
     assert child.returncode == 128 + second
 
 
-def test_a_patience_that_was_not_needed_leaves_nothing_behind():
+@pytest.mark.parametrize("patience", [0.1, None])
+def test_a_patience_that_was_not_needed_leaves_nothing_behind(patience):
     before, threads = signal.set_wakeup_fd(-1), threading.active_count()
     signal.set_wakeup_fd(before)
-    with StopRequest(0.1):
+    with StopRequest(patience):
         assert threading.active_count() == threads + 1
     deadline = time.monotonic() + 5
     while threading.active_count() > threads and time.monotonic() < deadline:

@@ -23,14 +23,16 @@ class StopRequest:
     `stop.requested`. Outside the main thread nothing is installed, and nothing is ever requested.
 
     Python runs signal handlers between bytecodes of the main thread. So a compiled program, and an environment that is
-    within a call that does not return, keep both requests waiting. A command, which has nothing to do but this, gives a
-    `patience`: then a thread hears of signals at once (by the wakeup descriptor) and ends the process when that time is
-    over or the second signal comes. Checkpoints are put in place whole or not at all, so the last one stands.
+    within a call that does not return, keep both requests waiting. A thread hears of signals at once (by the wakeup
+    descriptor) and answers the first. A command, which has nothing to do but this, gives a `patience`: then that thread
+    ends the process when that time is over or the second signal comes. Checkpoints are put in place whole or not at all, so the last one stands.
     """
 
     def __init__(self, patience: float | None = None) -> None:
         self.requested: int | None = None
-        self._patience, self._first, self._since = patience, threading.Lock(), 0.0
+        self._patience, self._since = patience, 0.0
+        self._asking = threading.RLock()  # A signal may come while the handler of another one holds it.
+        self._num_handled, self._is_repeated = 0, False
         self._deadline = math.inf
         self._previous: dict[int, Any] = {}
         self._bell: socket.socket | None = None
@@ -62,14 +64,15 @@ class StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 self._previous[number] = signal.signal(number, self._handle)
-            if self._patience is not None:
-                self._listen()
+            self._listen()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if self._bell is not None:
             signal.set_wakeup_fd(self._wakeup)
-            if self.requested is None:  # Otherwise the patience lasts until the process has ended.
+            if (
+                self._patience is None or self.requested is None
+            ):  # Otherwise the patience lasts until the process has ended.
                 self._bell.close()
         for number, handler in self._previous.items():
             # None: the handler was installed from C, and Python cannot put it back.
@@ -79,15 +82,20 @@ class StopRequest:
             raise self.leaving() from None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._bell is None and self._is_second(number):
+        self._ask(number)
+        self._num_handled += 1
+        if self._patience is None and (self._is_repeated or self._is_another(self._num_handled)):
             raise QuitNow
 
-    def _is_second(self, number: int) -> bool:
-        if self._first.acquire(blocking=False):
-            self._since, self.requested = time.monotonic(), int(number)
-            to_stderr("note: stopping; press Ctrl-C again to quit now")
-            return False
-        return time.monotonic() - self._since > TOGETHER
+    def _ask(self, number: int) -> None:
+        """Handler and thread both hear of a signal; the first of them answers."""
+        with self._asking:
+            if self.requested is None:
+                self._since, self.requested = time.monotonic(), int(number)
+                to_stderr("note: stopping; press Ctrl-C again to quit now")
+
+    def _is_another(self, count: int) -> bool:
+        return count > 1 and time.monotonic() - self._since > TOGETHER
 
     def _listen(self) -> None:
         heard, self._bell = socket.socketpair()
@@ -96,9 +104,16 @@ class StopRequest:
         threading.Thread(target=self._watch, args=(heard,), daemon=True).start()
 
     def _watch(self, heard: socket.socket) -> None:
+        count = 0
         try:
             while rung := heard.recv(1):
-                if rung[0] in _SIGNALS and self._is_second(rung[0]):
+                if rung[0] in _SIGNALS:
+                    count += 1
+                    self._ask(rung[0])
+                    self._is_repeated = self._is_another(count)
+                if self._patience is None:
+                    continue
+                if self._is_repeated:
                     os._exit(128 + rung[0])
                 if self.requested is not None:
                     heard.settimeout(max(self._since + self._patience - time.monotonic(), 0.001))
