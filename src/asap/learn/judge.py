@@ -260,10 +260,10 @@ def beyond_others(steps: Transition, discount: float) -> Float[Array, "T L"]:
     to_go = rewards_to_go(steps, discount)
     most, total = _over_episodes(steps)
     count = total(counts.astype(to_go.dtype))
-    # From the highest, so that equal ones differ by exactly 0: rounding errors alone would be scaled up to noise.
+    # From the highest, so that equal ones, and one alone, are at exactly 0: a rounding error would be scaled to noise.
     above = jnp.where(counts, to_go - most(jnp.where(counts, to_go, -jnp.inf)), 0.0)
     others = (total(above) - above) / jnp.maximum(count - 1, 1)
-    return jnp.where(counts & (count > 1), above - others, 0.0)
+    return jnp.where(counts, above - others, 0.0)
 
 
 def _over_episodes(steps: Transition) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
