@@ -26,6 +26,14 @@ ROWS = (
         ("test_regularize.py",),
     ),
     (
+        "learn-own-baseline",
+        "learn/judge.py",
+        "others = (total(above) - above) / jnp.maximum(count - 1, 1)",
+        "others = total(above) / jnp.maximum(count, 1)",
+        "reinforce compares an episode also with itself: with few episodes the gradient is too small.",
+        ("test_reinforce.py",),
+    ),
+    (
         "learn-padding-scales",
         "learn/update.py",
         "return moments_of(steps.observation, steps.counts)",

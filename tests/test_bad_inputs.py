@@ -168,6 +168,12 @@ CASES = [
     ),
     ("float32 list", ["train", "two-rooms", "--set", "run.weights=[1e39]"], "run.weights", "at most 3.4e+38"),
     ("lanes", ["train", "two-rooms", "--set", "learn.lanes=2000000000"], "learn.lanes", "bytes"),
+    (
+        "episodes at once",
+        ["train", "two-rooms", "--learner", "reinforce", "--set", "learn.batch_episodes=2000000000"],
+        "learn.batch_episodes",
+        "bytes",
+    ),
     ("critic", ["train", "two-rooms", "--set", "learn.critic_length=1e-300"], "learn.critic_length", ">= 1e-06"),
     *(
         (f"network {part}", [*TRAIN_NETWORK, f"policy.{part}=network"], "policy.hidden", "10,000,000 weights at most")

@@ -171,3 +171,14 @@ def test_skills_are_mixed_by_their_weights(num_skills):
     np.testing.assert_allclose(mix(jnp.asarray(weights), jnp.asarray(rows)), expected, rtol=1e-5)
     everywhere = np.einsum("sn,sa->an", weights, rows[..., 0])
     np.testing.assert_allclose(mix(jnp.asarray(weights), jnp.asarray(rows[..., 0])), everywhere, rtol=1e-5)
+
+
+def test_of_many_states_a_part_stands_for_all(new_policy, monkeypatch):
+    """Of 64 states with room for 20, every fourth."""
+    config, policy = LearnConfig(entropy=1.0, softening=1.0, softening_floor=0.5), new_policy(planes=2)
+    part = jax.tree.map(lambda leaf: leaf[..., ::4], batch())
+    expected = regularity_gradient(config, policy, part)
+    monkeypatch.setattr("asap.learn.regularize.MOST_STATES", 20)
+    found = regularity_gradient(config, policy, batch())
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(one, other)

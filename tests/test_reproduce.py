@@ -195,8 +195,15 @@ def test_arms_that_are_compared_look_equally_often():
 
 
 def test_estimators_have_the_budget_of_the_caption():
-    pairs = itertools.product(LEARNERS, GRADIENTS)
-    assert [gradients.trained(Asked(), *pair).run.episodes for pair in pairs] == [3000] * 8
+    pairs = itertools.product((*LEARNERS, gradients.AS_PRINTED), GRADIENTS)
+    budgets = [gradients.trained(Asked(), *pair).run.episodes for pair in pairs]
+    assert budgets == [35000] * 2 + [3000] * 6 + [35000] * 2
+
+
+def test_the_estimator_as_printed_is_trained_with_either_gradient():
+    own = [gradients.trained(Asked(), gradients.AS_PRINTED, gradient).learn for gradient in GRADIENTS]
+    assert [learn.gradient for learn in own] == list(GRADIENTS)
+    assert {(learn.learner, learn.baseline) for learn in own} == {("reinforce", "none")}
 
 
 def test_a_seed_that_has_stopped_gets_no_more_chances():

@@ -21,7 +21,7 @@ from asap.config.schema import Config
 from asap.config.toml import parse_settings
 from asap.experience.compiled import Compiled, Counted, count_episodes
 from asap.experience.protocol import EpisodeIds
-from asap.experience.rollout import Likeliest, fresh_episodes, play_window, start_lanes
+from asap.experience.rollout import Likeliest, fresh_episodes, play_episodes, play_window, start_lanes
 from asap.experience.rollout import play as play_lanes
 from asap.experience.summed_scores import play_scored
 from asap.policy.policy import NO_SKILL, ASAPPolicy
@@ -241,6 +241,29 @@ def test_the_comparison_would_notice(both):
         assert abs(found.returns - wrong) > 1e-3 * abs(found.returns)
     with pytest.raises(AssertionError):
         close(found.plain, found.weighted)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_kept_episodes_are_the_first_of_every_lane(short_rooms, play, compiled, case):
+    """Also under `vmap`, where a key with short episodes goes on as long as one with long ones."""
+
+    @compiled
+    def run(policy, keys):
+        return jax.vmap(lambda key: play_episodes(policy, short_rooms, key, LANES))(keys)
+
+    keys = jax.tree.map(lambda *words: jnp.stack(words), *(root(seed) for seed in (0, 1, 2)))
+    policy = play(case, 0).policy
+    together, totals = jax.tree.map(np.asarray, run(policy, keys))
+    for seed in range(3):
+        stored, kept = play(case, seed).steps, jax.tree.map(lambda leaf: leaf[seed], together)
+        lengths = np.argmax(stored.ended, 0) + 1
+        np.testing.assert_array_equal(kept.counts, np.arange(len(kept.counts))[:, None] < lengths)
+        counted = kept.counts[: lengths.max()]
+        for name in ("observation", "skill", "previous_skill", "action", "reward", "terminated", "truncated"):
+            found, expected = (getattr(part, name)[..., : len(counted), :][..., counted] for part in (kept, stored))
+            np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=name)
+        assert totals.episodes[seed].sum() == LANES and totals.steps[seed].sum() == lengths.sum()
+    assert len({int(steps.sum()) for steps in totals.steps}) > 1
 
 
 # ---- Evaluation ---------------------------------------------------------------------------------------------------

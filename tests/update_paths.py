@@ -170,6 +170,30 @@ def reinforce_update(
     return finished(config, task_set([]), start, Batch(totals, count, sums=summed), [])
 
 
+def side_by_side_update(start: Start, episodes: Sequence[Episode], **learn: Any) -> Updated:
+    """Complete episodes, one in each lane from its first step; the rest of the lanes does not count."""
+    steps, places = side_by_side(episodes)
+    batch = Batch(totals_of(episodes, 1), sum(e.length for e in episodes), steps)
+    return finished(config_of(**learn), task_set(episodes), start, batch, places)
+
+
+def side_by_side(episodes: Sequence[Episode]) -> tuple[Transition, list[tuple[int, int]]]:
+    """One more step than the longest has, and the places of all steps; what does not count is another step's."""
+    places = [(t, lane) for lane, episode in enumerate(episodes) for t in range(episode.length)]
+    index = np.zeros((1 + max(e.length for e in episodes), len(episodes)), int)
+    counts = np.zeros(index.shape, bool)
+    for number, place in enumerate(places):
+        index[place], counts[place] = number, True
+    steps = transitions(episodes)
+    return jax.tree.map(lambda leaf: leaf[..., index], steps)._replace(counts=counts), places
+
+
+def as_one_lane(episodes: Sequence[Episode]) -> tuple[Transition, list[tuple[int, int]]]:
+    """As hosted episodes are packed, and the places of all steps."""
+    steps = packed(episodes, 16).steps
+    return steps, [(n, 0) for n in range(sum(e.length for e in episodes))]
+
+
 # ---- What the paths are made of -----------------------------------------------------------------------------------
 
 

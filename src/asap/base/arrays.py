@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.custom_batching
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Num
+from jaxtyping import Array, Bool, Float, Int, Num
 from numpy.typing import ArrayLike
 
 from asap.base import compile_cache
@@ -120,6 +121,20 @@ def over_seeds(function: Callable) -> Callable:
         return jax.tree.map(lambda leaf: leaf[None], alone)
 
     return mapped
+
+
+@jax.custom_batching.custom_vmap
+def anyone(flag: Bool[Array, ""]) -> Bool[Array, ""]:
+    """The flag; under `vmap`, whether it is set for any of those that are mapped over: one answer for all.
+
+    A loop that asks it goes on for all as long as for one, and has nothing to select.
+    """
+    return flag
+
+
+@anyone.def_vmap
+def _anyone(size: int, is_mapped: list[bool], flag: Bool[Array, "*mapped"]) -> tuple[Bool[Array, ""], bool]:
+    return (flag.any(0) if is_mapped[0] else flag), False
 
 
 def _named_leaves(tree: Any) -> tuple[list[tuple[str, Any]], Any]:

@@ -72,7 +72,7 @@ def train(
         typer.Option(metavar="DIR", help="Write curves for TensorBoard, with the names of stable-baselines3."),
     ] = None,
     wandb: Annotated[str | None, typer.Option(metavar="PROJECT", help="Log to Weights & Biases.")] = None,
-    preset: Annotated[str | None, typer.Option(help="A named setting: paper.")] = None,
+    preset: Annotated[str | None, typer.Option(help="A named setting: paper, or algorithm-1.")] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
     set_: Annotated[
         list[str] | None,

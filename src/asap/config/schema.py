@@ -87,7 +87,12 @@ class LearnConfig:
     optimizer: str | None = setting(
         None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd")
     )
-    lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1, high=MOST)
+    lanes: int | None = setting(
+        None,
+        "Episodes played at the same time; default: the learner's own.",
+        low=1,
+        high=MOST,
+    )
     window: int = setting(
         64,
         "Steps per lane and update (all learners but reinforce); logged data: at least the longest episode.",
@@ -100,11 +105,17 @@ class LearnConfig:
     round_episodes: int = setting(
         2, "Gymnasium environments: episodes are added to a batch in rounds of so many.", low=1, high=MOST
     )
-    batch_episodes: int = setting(32, "Complete episodes per update (reinforce), at least.", low=2, high=MOST)
+    batch_episodes: int = setting(
+        32,
+        "Complete episodes per update (reinforce), at least, played side by side; Algorithm 1: learn.lanes at a time.",
+        low=2,
+        high=MOST,
+    )
     baseline: str = setting(
-        "mean",
-        "reinforce: subtract the mean return of the other episodes, or nothing (Algorithm 1).",
-        choices=("mean", "none"),
+        "running",
+        "reinforce, what counts: running: reward to go minus that of the other episodes still running; mean: whole "
+        "return minus that of the others; none: whole return (Algorithm 1). Only running adds entropy and softening.",
+        choices=("running", "mean", "none"),
     )
     epochs: int = setting(8, "Passes over each batch (ppo).", low=1, high=MOST)
     clip: float = setting(0.2, "Probability ratios beyond 1 +- clip get no gradient (ppo).", above=0.0)
@@ -114,7 +125,7 @@ class LearnConfig:
     advantage_scale: float | None = setting(
         None, "Factor on the advantages; default: divided by their deviation in each batch.", above=0.0
     )
-    entropy: float = setting(0.07, "Weight of the entropy of the actions.", low=0.0)
+    entropy: float | None = setting(None, "Weight of the entropy of the actions; default: the learner's own.", low=0.0)
     softening: float = setting(0.03, "Weight of the penalty that revives a plane which has lost one side.", low=0.0)
     softening_floor: float = setting(0.1, "Share of the steps below which a side counts as lost.", above=0.0, high=0.5)
     critic_features: int = setting(32, "Random ramps of the critic.", low=1, high=4096)
@@ -242,10 +253,11 @@ class LearnerDefaults:
     step_size_beta: float
     lanes: int
     schedule: str
+    entropy: float = 0.07
 
 
 LEARNER_DEFAULTS = {
-    "reinforce": LearnerDefaults("adam", 0.05, 0.05, 32, "constant"),
+    "reinforce": LearnerDefaults("adam", 0.05, 0.05, 32, "constant", entropy=0.05),
     "actor-critic": LearnerDefaults("adam", 0.05, 0.05, 32, "constant"),
     "natural": LearnerDefaults("sgd", 0.3, 0.3, 32, "constant"),
     # Small batches learn soonest, falling step sizes then steady the policy.
@@ -272,7 +284,9 @@ PRESETS = {
         "learn.entropy": 0.01,
         "learn.softening": 0.003,
         "run.episodes": 35000,
-    }
+    },
+    # The estimator of the listing: the whole return times the score of the sampled skills, nothing subtracted or added.
+    "algorithm-1": {"learn.learner": "reinforce", "learn.gradient": "sampled", "learn.baseline": "none"},
 }
 
 

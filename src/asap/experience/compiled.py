@@ -23,6 +23,7 @@ from asap.experience.rollout import (
     Window,
     fresh_episodes,
     play,
+    play_episodes,
     play_window,
     start_lanes,
 )
@@ -57,6 +58,9 @@ class Compiled:
 
     def collect(self, key: Key, policy: ASAPPolicy, carry: Lane, fed: tuple[()]) -> tuple[Lane, Batch]:
         learn = self.config.learn
+        if learn.learner == "reinforce" and learn.baseline == "running":
+            steps, totals = play_episodes(policy, self._tasks, key, learn.batch_episodes)
+            return carry, Batch(totals, totals.steps.sum(), steps)
         if learn.learner == "reinforce":
             episodes = learn.lanes, learn.batch_episodes, learn.gradient, self._discount
             sums, totals = play_scored(policy, self._tasks, key, *episodes)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.base.arrays import pick
+from asap.base.arrays import anyone, pick
 from asap.base.keys import Key, fold, uniforms
 from asap.base.types import EpisodeTotals, Transition
 from asap.envs.core import CompiledTasks, Episode, Outcome, advance, begin
@@ -120,12 +120,13 @@ def play(
     collector: Collector | EndingCollector,
     num_steps: int | None = None,
     stacked: bool = False,
+    most_steps: int | None = None,
 ) -> tuple[Moment, Any, Any]:
     """Plays all lanes: the moment after the last step, what was gathered, and what was stacked over time.
 
-    Without `num_steps` it goes on while the collector wants more, and nothing is stacked. `stacked` actors, keys and
-    moments have a first axis and play in one loop: a loop per actor under `vmap` would select its whole carry each
-    step.
+    Without `num_steps` it goes on while the collector wants more, and stacks nothing, or up to `most_steps`: steps that
+    were not needed are zeros. `stacked` actors, keys and moments have a first axis and play in one loop: a loop per
+    actor under `vmap` would select its whole carry each step.
     """
 
     def one_step(actor: Actor, keys: Key, moment: Moment, gathered: Any, step: Int[Array, ""]):
@@ -145,12 +146,34 @@ def play(
     if num_steps is not None:
         (moment, gathered), kept = jax.lax.scan(body, carry, jnp.arange(num_steps))
         return moment, gathered, kept
+    if most_steps is not None:
+        return _play_into(body, carry, collector, most_steps)
     _, (moment, gathered) = jax.lax.while_loop(
         lambda now: collector.goes_on(now[1][1]).any(),
         lambda now: (now[0] + 1, body(now[1], now[0])[0]),
         (jnp.int32(0), carry),
     )
     return moment, gathered, None
+
+
+def _play_into(body: Callable, carry: tuple[Moment, Any], collector: EndingCollector, most_steps: int):
+    """Each step is written into its row. Under `vmap` all go on until the last has enough, which the collector's own
+    mask leaves out: else each step would select, and so copy, all rows."""
+    kept = jax.eval_shape(lambda: body(carry, jnp.int32(0))[1])
+    rows = jax.tree.map(lambda leaf: jnp.zeros((most_steps, *leaf.shape), leaf.dtype), kept)
+
+    def one_more(now: tuple[Int[Array, ""], Any, Any]):
+        step, carry, rows = now
+        carry, kept = body(carry, step)
+        rows = jax.tree.map(lambda all, row: jax.lax.dynamic_update_index_in_dim(all, row, step, 0), rows, kept)
+        return step + 1, carry, rows
+
+    _, (moment, gathered), rows = jax.lax.while_loop(
+        lambda now: (now[0] < most_steps) & anyone(collector.goes_on(now[1][1]).any()),
+        one_more,
+        (jnp.int32(0), carry, rows),
+    )
+    return moment, gathered, rows
 
 
 def cast(tasks: CompiledTasks, actor: Actor, lane_key: Key, step: Int[Array, ""] | int) -> Draws:
@@ -248,10 +271,13 @@ class Window(NamedTuple):
     def add(
         self, gathered: EpisodeTotals, before: Moment, outcome: Outcome, step: Int[Array, ""]
     ) -> tuple[EpisodeTotals, Transition]:
+        return add(gathered, count_ended(outcome, self.tasks.size)), self.transition(before, outcome)
+
+    def transition(self, before: Moment, outcome: Outcome) -> Transition:
         tasks, lane = self.tasks, before.lane
         x, m = look_lanes(tasks, before)
         of_task = None if tasks.size == 1 else jnp.arange(tasks.size)[:, None] == lane.episode.task
-        transition = Transition(
+        return Transition(
             observation=x,
             descriptor=m,
             previous_skill=lane.previous_skill,
@@ -264,7 +290,26 @@ class Window(NamedTuple):
             of_task=of_task,
             decides=jax.vmap(tasks.env.decides, in_axes=-1)(lane.episode.state) if self.decided else None,
         )
-        return add(gathered, count_ended(outcome, tasks.size)), transition
+
+
+class WholeEpisodes(NamedTuple):
+    """Keeps every step of one episode per lane; gathers their totals, and which lanes still play."""
+
+    window: Window
+
+    def start(self, moment: Moment) -> tuple[EpisodeTotals, Bool[Array, "L"]]:
+        return self.window.start(moment), jnp.ones(moment.skill.shape, bool)
+
+    def add(
+        self, gathered: tuple[EpisodeTotals, Bool[Array, "L"]], before: Moment, outcome: Outcome, step: Int[Array, ""]
+    ) -> tuple[tuple[EpisodeTotals, Bool[Array, "L"]], Transition]:
+        totals, playing = gathered
+        kept = self.window.transition(before, outcome)._replace(next_observation=None, counts=playing)
+        totals = add(totals, count_ended(outcome, self.window.tasks.size, playing))
+        return (totals, playing & ~kept.ended), kept
+
+    def goes_on(self, gathered: tuple[EpisodeTotals, Bool[Array, "L"]]) -> Bool[Array, "L"]:
+        return gathered[1]
 
 
 def play_window(
@@ -278,3 +323,17 @@ def play_window(
         tasks, policy, keys, moment, Window(tasks, policy.termination is None), num_steps
     )
     return moment.lane, jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), transitions), totals
+
+
+def play_episodes(
+    policy: ASAPPolicy, tasks: CompiledTasks, key: Key, num_episodes: int
+) -> tuple[Transition, EpisodeTotals]:
+    """So many complete episodes side by side, one in each lane from its first step; what comes after does not count.
+
+    What a step led to is not kept: the next row has it.
+    """
+    keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(num_episodes))
+    whole = WholeEpisodes(Window(tasks, policy.termination is None))
+    _, (totals, _), steps = play(tasks, policy, keys, moment, whole, most_steps=tasks.env.spec.horizon)
+    steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), steps)
+    return steps._replace(next_observation=steps.observation), totals

@@ -8,6 +8,7 @@ Where the policy commits to its skill, what is to come depends on the skill in f
 the gradient tells skills (`skills_in_force`), so that the critic stays a baseline without bias.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -227,11 +228,15 @@ def standardize(advantages: Float[Array, "*N"], counted: Bool[Array, "*N"] | Non
 def by_returns(
     config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
 ) -> Judged:
-    """`reinforce` (Algorithm 1): every step of an episode counts its whole return, minus the mean of the others'."""
-    unknown = jnp.float32(jnp.nan)
+    """`reinforce`: a step counts its reward to go beyond that of the other episodes. As in Algorithm 1, every step of an
+    episode counts its whole return, or that minus the mean of the others'."""
+    unknown, steps = jnp.float32(jnp.nan), batch.steps
     if batch.sums is not None:
         return Judged(None, critic, unknown)
-    steps = batch.steps
+    if config.learn.baseline == "running":
+        flat = steps.flat()
+        weights = weights_of(config.learn, beyond_others(steps, discount).ravel(), flat.counts, flat.decides)
+        return Judged(weights, critic, unknown)
     counts = jnp.ones(steps.reward.shape, bool) if steps.counts is None else steps.counts
     returns = episode_returns(steps, discount)
     count = (steps.ended & counts).sum().astype(jnp.float32)
@@ -243,20 +248,59 @@ def by_returns(
     return Judged(weights.ravel(), critic, unknown)
 
 
-def episode_returns(steps: Transition, discount: float) -> Float[Array, "T L"]:
-    """The discounted return of the whole episode, at each of its steps; lanes hold whole episodes."""
+def beyond_others(steps: Transition, discount: float) -> Float[Array, "T L"]:
+    """G_t minus the mean G_t of the other episodes that still run at their step t; 0 where no other does.
+
+    An episode's own actions up to t have no part in what is subtracted, so it does not bias the gradient. Where nobody
+    is left to compare with, nothing is learned: the rewards to go alone say nothing about the action.
+
+    There is an episode in each lane from its first step, or all episodes stand in one lane.
+    """
+    counts = jnp.ones(steps.reward.shape, bool) if steps.counts is None else steps.counts
+    to_go = rewards_to_go(steps, discount)
+    most, total = _over_episodes(steps)
+    count = total(counts.astype(to_go.dtype))
+    # From the highest, so that equal ones, and one alone, are at exactly 0: a rounding error would be scaled to noise.
+    above = jnp.where(counts, to_go - most(jnp.where(counts, to_go, -jnp.inf)), 0.0)
+    others = (total(above) - above) / jnp.maximum(count - 1, 1)
+    return jnp.where(counts, above - others, 0.0)
+
+
+def _over_episodes(steps: Transition) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    """The maximum and the sum over all episodes at the same step t, for each of their steps."""
+    length, lanes = steps.reward.shape
+    if lanes > 1:
+        return (lambda values: values.max(-1, keepdims=True)), (lambda values: values.sum(-1, keepdims=True))
+    index = jnp.arange(length)
+    is_first = jnp.concatenate([jnp.ones(1, bool), steps.ended[:-1, 0]])
+    age = index - jax.lax.cummax(jnp.where(is_first, index, 0))
+
+    def by_age(over: Callable[..., Array]) -> Callable[[Array], Array]:
+        return lambda values: over(values[:, 0], age, num_segments=length)[age][:, None]
+
+    return by_age(jax.ops.segment_max), by_age(jax.ops.segment_sum)
+
+
+def rewards_to_go(steps: Transition, discount: float) -> Float[Array, "T L"]:
+    """G_t = r_t + gamma G_{t+1}, up to the end of the episode; lanes hold whole episodes."""
 
     def backward(after: Float[Array, "L"], step: tuple[Array, Array]):
         now = step[0] + discount * jnp.where(step[1], 0.0, after)
         return now, now
+
+    zero = jnp.zeros(steps.reward.shape[-1])
+    return jax.lax.scan(backward, zero, (steps.reward, steps.ended), reverse=True)[1]
+
+
+def episode_returns(steps: Transition, discount: float) -> Float[Array, "T L"]:
+    """The discounted return of the whole episode, at each of its steps; lanes hold whole episodes."""
 
     def forward(carry: tuple[Float[Array, "L"], Bool[Array, "L"]], step: tuple[Array, Array]):
         whole = jnp.where(carry[1], step[0], carry[0])
         return (whole, step[1]), whole
 
     zero = jnp.zeros(steps.reward.shape[-1])
-    to_go = jax.lax.scan(backward, zero, (steps.reward, steps.ended), reverse=True)[1]
-    return jax.lax.scan(forward, (zero, zero == 0), (to_go, steps.ended))[1]
+    return jax.lax.scan(forward, (zero, zero == 0), (rewards_to_go(steps, discount), steps.ended))[1]
 
 
 def by_importance(

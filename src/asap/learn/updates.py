@@ -201,16 +201,19 @@ def reinforce(
     optimizer: optax.OptState,
     iteration: Int[Array, ""],
 ) -> Step:
-    """Whole return times whole score (Algorithm 1), with nothing added."""
+    """One step after complete episodes. Algorithm 1 is whole return times whole score, with nothing added."""
     unknown = jnp.float32(jnp.nan)
-    if batch.sums is not None:
+    regularity = Regularity(unknown, jnp.full(policy.num_skills, jnp.nan))
+    if config.baseline == "running":
+        scores = score_in_order(policy, batch.steps, config.gradient)
+        gradient, regularity = _gradient(config, policy, batch.steps, scores, weights)
+    elif batch.sums is not None:
         gradient = _mean_over_episodes(config, batch.sums, batch.totals.episodes.sum().astype(jnp.float32))
     else:
         scores = score_in_order(policy, batch.steps, config.gradient)
         gradient = _mean_score(config, policy, batch.steps, scores, weights)
     policy, optimizer = ascend(config, policy, gradient, optimizer, iteration)
-    nothing = Regularity(unknown, jnp.full(policy.num_skills, jnp.nan))
-    return Step(policy, optimizer, Diagnostics(gradient, unknown, jnp.float32(0), nothing))
+    return Step(policy, optimizer, Diagnostics(gradient, unknown, jnp.float32(0), regularity))
 
 
 def _mean_over_episodes(config: LearnConfig, sums: ScoredEpisodes, count: Float[Array, ""]) -> Parameters:

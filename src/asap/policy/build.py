@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from asap.base.errors import UserError
 from asap.base.spec import Task
-from asap.config.schema import Config, PolicyConfig
+from asap.config.schema import Config, LearnConfig, PolicyConfig
 from asap.config.settings import shown
 from asap.policy.features import Basis, Features, Fourier, Network, Polynomial
 from asap.policy.host import Plan
@@ -162,7 +162,7 @@ def require_memory(config: Config, tasks: tuple[Task, ...]) -> None:
         raise UserError("policy.hyperplanes", what, shown(policy.hyperplanes), "K = 0 is one skill everywhere")
     _require_region_skills(policy)
     per_skill = tasks[0].spec.num_actions * build_phi(policy, tasks).size(len(tasks[0].descriptor))
-    samples = learn.lanes if learn.learner == "reinforce" else learn.lanes * learn.window
+    samples = _samples(learn, tasks[0])
     # Parameters with their gradients and moments (6 copies); joint, posterior and score of each sample (4 arrays).
     numbers = (6 * per_skill + 4 * samples) * config.run.seeds
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -171,6 +171,8 @@ def require_memory(config: Config, tasks: tuple[Task, ...]) -> None:
         return
     if largest < 0:
         what = f"{samples:,} samples of {config.run.seeds:,} seeds need {4 * numbers:,} bytes, the machine has {available:,}"
+        if _keeps_steps(learn):
+            raise UserError("learn.batch_episodes", what, learn.batch_episodes, "use fewer episodes or seeds")
         raise UserError("learn.lanes", what, learn.lanes, "use fewer lanes or seeds, or a shorter learn.window")
     # Beyond 2^60 skills the exact number helps nobody and would take a while to print.
     exact = policy.hyperplanes <= 60
@@ -182,6 +184,18 @@ def require_memory(config: Config, tasks: tuple[Task, ...]) -> None:
         policy.hyperplanes,
         f"use K <= {min(largest, policy.most_hyperplanes)}",
     )
+
+
+def _samples(learn: LearnConfig, task: Task) -> int:
+    """Steps whose scores an update holds at a time."""
+    if learn.learner != "reinforce":
+        return learn.lanes * learn.window
+    # A task of our own has room for the longest episodes; other environments are packed as they come.
+    return learn.batch_episodes * task.spec.horizon if _keeps_steps(learn) and task.record() is None else learn.lanes
+
+
+def _keeps_steps(learn: LearnConfig) -> bool:
+    return learn.learner == "reinforce" and learn.baseline == "running"
 
 
 def skills_of(planes: int) -> str:
