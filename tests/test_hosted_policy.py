@@ -233,7 +233,9 @@ def test_what_fills_up_a_batch_has_no_part_in_what_an_update_tells(learner, cont
     filled = whole._replace(counts=np.arange(SAMPLES)[:, None] < 12)
     part = jax.tree.map(lambda leaf: leaf[..., :12, :], whole)
     sizes = {"step_size_theta": 0.2, "step_size_beta": 0.2}
-    config = LearnConfig(learner=learner, optimizer="adam", schedule="constant", clip=0.05, epochs=3, **sizes)
+    config = LearnConfig(
+        learner=learner, optimizer="adam", schedule="constant", clip=0.05, epochs=3, entropy=0.07, **sizes
+    )
     weights = np.where(np.arange(SAMPLES) < 12, np.random.default_rng(7).standard_normal(SAMPLES), 0).astype(np.float32)
 
     def told(batch: Transition, weights: np.ndarray):
