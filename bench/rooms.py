@@ -3,7 +3,8 @@
 Machines differ and are noisy, so the numbers to compare are ratios: C and library take turns, every turn of the library
 is divided by the turn of C just before it, and the median over the rounds is reported. C runs on one thread; the
 library runs as it always does. `ratio` is by the clock on the wall; `core_ratio` is by the processor time of all
-threads, so it neither credits a second core nor suffers from other programs that take one away.
+threads, so it neither credits a second core nor suffers from other programs that take one away. C sums whole returns
+times scores, as Algorithm 1 does; `reinforce` also compares rewards to go at each step, and adds entropy and softening.
 """
 
 import argparse

@@ -20,6 +20,8 @@ from checkouts import Checkouts, Failed, checkouts
 DATA = "collect two-rooms --controller doors --epsilon 0.3 --episodes 50 --out 'logged data.npz'"
 CASES = {
     "reinforce": ["train two-rooms --learner reinforce --episodes 100"],
+    "whole-return": ["train two-rooms --learner reinforce --set learn.baseline=mean --episodes 100"],
+    "algorithm-1": ["train two-rooms --learner reinforce --gradient sampled --set learn.baseline=none --episodes 100"],
     "actor-critic": ["train two-rooms --learner actor-critic --episodes 100 --seeds 2"],
     "natural": ["train two-rooms --learner natural --episodes 100 --seed 7"],
     "ppo": ["train two-rooms --learner ppo --episodes 100 --seeds 3"],

@@ -52,10 +52,9 @@ def test_every_learner_improves_on_the_start(learner, gradient, settings, tmp_pa
     assert sum(better) >= 2, report["return"]
 
 
-@pytest.mark.parametrize(("gradient", "episodes"), [("marginal", 6000), ("sampled", 12000)])
-def test_reinforce_becomes_near_optimal_without_a_critic(gradient, episodes, tmp_path):
-    budget = ("--seeds", "4", "--episodes", str(episodes))
-    report = train("two-rooms", *budget, "--learner", "reinforce", "--gradient", gradient, out=tmp_path / "run")
+def test_reinforce_becomes_near_optimal_without_a_critic(tmp_path):
+    """In the median after 2,200 episodes; the slowest of 20 seeds took 5,000."""
+    report = train("two-rooms", "--seeds", "4", "--episodes", "6000", "--learner", "reinforce", out=tmp_path / "run")
     assert report["near_optimal_seeds"] >= 3, report["return"]
 
 

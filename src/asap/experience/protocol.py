@@ -48,7 +48,7 @@ class Batch(NamedTuple):
     env_steps: Int[Array, ""] | int  # All that were played or read for it.
     steps: Transition | None = None  # Axes (..., time, lanes); hosted: one lane of whole episodes in the order of ids.
     behaviour: Behaviour | None = None  # Of logged data.
-    sums: ScoredEpisodes | None = None  # Scores summed while playing, in place of steps: that is `reinforce`'s speed.
+    sums: ScoredEpisodes | None = None  # Scores summed while playing, in place of steps: Algorithm 1 as printed.
 
 
 class Evaluation(NamedTuple):

@@ -1,4 +1,4 @@
-"""Complete episodes for `reinforce`: scores are summed while playing, nothing is stored per step.
+"""Complete episodes for Algorithm 1 as printed: scores are summed while playing, nothing is stored per step.
 
 A lane that has finished begins the next episode at once while fewer than the wanted number have been started; every
 episode that was started is played to its end and counted, so short ones are not over-represented.
