@@ -9,6 +9,17 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 
+class Unit(NamedTuple):
+    """What a number is read in: scale * number + shift, with a name where it has one."""
+
+    name: str = ""
+    scale: float = 1.0
+    shift: float = 0.0
+
+    def read(self, value: float) -> float:
+        return self.scale * value + self.shift
+
+
 @dataclass(frozen=True)
 class Spec:
     """What is fixed about a family of tasks."""
@@ -16,7 +27,6 @@ class Spec:
     observation_names: tuple[str, ...]
     observation_low: tuple[float, ...]
     observation_high: tuple[float, ...]
-    unit: str
     action_names: tuple[str, ...]
     horizon: int
     discount: float
@@ -26,6 +36,9 @@ class Spec:
     numbered: bool = False  # Observations are states by their number: one of them is 1, all others 0.
     normalized: bool = False  # Observations are in the units of a running mean and deviation, which drift.
     place: str = ""  # What a map of the states is drawn on; empty where nobody has drawn one.
+    units: tuple[Unit, ...] = ()  # Of observations; empty where they are read as they are.
+    descriptor_names: tuple[str, ...] = ()  # Of the numbers of m; what has none is called m1, m2, ...
+    descriptor_units: tuple[Unit, ...] = ()
 
     @property
     def num_actions(self) -> int:

@@ -70,9 +70,13 @@ def _description(task: "CompiledTask") -> dict[str, Any]:
     from asap.envs.controllers import controllers_of
 
     spec = task.spec
-    bounds = zip(spec.observation_names, spec.observation_low, spec.observation_high, strict=True)
+    seen = zip(spec.observation_names, spec.observation_low, spec.observation_high, spec.units, strict=True)
     return {
-        "observations": [{"name": name, "bounds": [low, high], "unit": spec.unit} for name, low, high in bounds],
+        "observations": [
+            {"name": name, "bounds": [low, high], "unit": unit.name, "in_rules": [unit.read(low), unit.read(high)]}
+            for name, low, high, unit in seen
+        ],
+        "descriptor": dict(zip(spec.descriptor_names, task.descriptor)),
         "actions": list(spec.action_names),
         "rewards": dict(task.env.rewards),
         "time_limit": spec.horizon,
@@ -93,14 +97,19 @@ def _references(row: dict) -> str:
     return f"{references_in_words(reference)}; near-optimal from {number(reference['near_optimal'])}"
 
 
+def _range_in_words(observation: dict) -> str:
+    """In the unit of rules, and as it is observed where that differs."""
+    (low, high), (least, most) = observation["in_rules"], observation["bounds"]
+    words = f"{low:g} to {high:g} {observation['unit']}".rstrip()
+    return words if (low, high) == (least, most) else f"{words} (observed as {least:g} to {most:g})"
+
+
 def _description_in_words(row: dict) -> str:
     width = max(len(one["name"]) for one in row["observations"])
-    seen = [
-        f"{one['name']:<{width}}  {one['bounds'][0]:g} to {one['bounds'][1]:g} {one['unit']}".rstrip()
-        for one in row["observations"]
-    ]
+    seen = [f"{one['name']:<{width}}  {_range_in_words(one)}" for one in row["observations"]]
     parts = {
         "observations": seen,
+        "descriptor": [", ".join(f"{name} {value:g}" for name, value in row["descriptor"].items())],
         "actions": [", ".join(row["actions"])],
         "rewards": [", ".join(f"{what} {reward:g}" for what, reward in row["rewards"].items())],
         "time limit": [f"{row['time_limit']:,} steps"],

@@ -210,14 +210,27 @@ def explain(
     task: OfTheTasks = None,
     seed: TrainedSeed = None,
     best: Best = False,
+    rules: Annotated[bool, typer.Option("--rules", help="As a file of rules: all but the rules in comments.")] = False,
+    digits: Annotated[int | None, typer.Option(help="Digits of numbers; default: as few as keep the actions.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Numbers with all their digits.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show the skills of regions that were never visited, too.")
+    ] = False,
     env: Env = None,
     env_options: EnvOptions = None,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print the learned rules: hyperplanes as inequalities, skills as actions."""
-    explanation = _loaded(run, env, env_options, best, seed=seed).explanation(task)
-    tell(json_, explanation.as_dict(), explanation.text)
+    """Print the learned rules: which tests lead to which actions, and what they return.
+
+    `asap explain RUN --rules > rules.txt` writes them to a file.
+    """
+    from asap.policy.rules.from_policy import checked_digits
+
+    checked_digits("--digits", digits)
+    model = _loaded(run, env, env_options, best, seed=seed)
+    explanation = model.explanation(task, digits=digits, exact=exact, every=every)
+    tell(json_, explanation.as_dict(), explanation.file.rstrip() if rules else explanation.text)
 
 
 @app.command()

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from asap.base.keys import Key, normals, uniforms
-from asap.base.spec import Spec
+from asap.base.spec import Spec, Unit
 from asap.base.types import Timestep
 from asap.envs.core import Env
 
@@ -111,11 +111,13 @@ class Rooms(Env):
         observation_names=("x", "y", "goal x", "goal y"),
         observation_low=(0.0, 0.0, 0.0, 0.0),
         observation_high=(1.0, 1.0, 1.0, 1.0),
-        unit="m",
         action_names=("up", "down", "right", "left"),
         horizon=400,
         discount=0.99,
         place="rooms",
+        units=(Unit("m"),) * 4,
+        descriptor_names=("goal height", "door height", "second door height"),
+        descriptor_units=(Unit("m", 0.5, 0.5),) * 3,
     )
     rewards = (("every step", STEP_REWARD), ("goal", GOAL_REWARD))
 

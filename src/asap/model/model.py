@@ -38,6 +38,7 @@ from asap.model.result import Result, evaluation_report
 from asap.model.training import blank_start, holds_run, learn_on, seeds_of, temporary_folder
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
+from asap.policy.rules.from_policy import checked_digits
 from asap.policy.score import parameters_of
 from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback
@@ -286,10 +287,20 @@ class ASAP:
         """The policy in words and numbers: what cuts where, what each skill does, how often; and how training ended."""
         return self.explanation(task).text
 
-    def explanation(self, task: str | None = None) -> "Explanation":
-        """The same with its numbers."""
+    def explanation(
+        self, task: str | None = None, *, digits: int | None = None, exact: bool = False, every: bool = False
+    ) -> "Explanation":
+        """The same with its numbers, and as a file of rules. So many `digits`, or all (`exact`); `every` region, also those
+        that were never visited."""
         shown = None if task is None else self.task(task)
-        return reading.explanation(self, shown, self._play_to_read)
+        how = {"digits": checked_digits("digits", digits), "is_exact": bool(exact), "shows_all": bool(every)}
+        return reading.explanation(self, shown, self._play_to_read, **how)
+
+    def rules(self, task: str | None = None, *, digits: int | None = None, exact: bool = False) -> str:
+        """The policy as rules that load again, for every region; nothing is played. Numbers have the fewest digits that keep
+        the actions, or so many `digits`, or all (`exact`)."""
+        shown = self.tasks.tasks if task is None else (self.task(task),)
+        return reading.rules(self.policy, shown, checked_digits("digits", digits), bool(exact))
 
     @property
     def verdict(self) -> Verdict | None:

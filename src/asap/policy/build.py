@@ -254,6 +254,8 @@ def _map(features: Features, num_observations: int) -> tuple[dict[str, Any], dic
         case Fourier():
             static |= {"kind": "fourier", "bias": basis.bias}
             arrays["frequencies"] = basis.frequencies
+            if basis.phases is not None:
+                arrays["phases"] = basis.phases
         case Network():
             static |= {"kind": "network", "layers": len(basis.weights)}
             for i, (weights, biases) in enumerate(zip(basis.weights, basis.biases)):

@@ -40,7 +40,8 @@ class Polynomial(Basis):
 
     degree: int = eqx.field(static=True)
 
-    def _terms(self, count: int) -> list[tuple[int, ...]]:
+    def terms(self, count: int) -> list[tuple[int, ...]]:
+        """The inputs whose product each feature is."""
         return [
             term for d in range(self.degree + 1) for term in itertools.combinations_with_replacement(range(count), d)
         ]
@@ -49,20 +50,27 @@ class Polynomial(Basis):
         if self.degree == 1 and x.shape[0] > UNROLL:
             return _with_bias(x)
         one = jnp.ones_like(x[0])
-        return jnp.stack([math.prod((x[j] for j in term), start=one) for term in self._terms(x.shape[0])])
+        return jnp.stack([math.prod((x[j] for j in term), start=one) for term in self.terms(x.shape[0])])
 
     def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(" ".join(inputs[j] for j in term) or "1" for term in self._terms(len(inputs)))
+        return tuple(" ".join(inputs[j] for j in term) or "1" for term in self.terms(len(inputs)))
 
 
 class Fourier(Basis):
-    """sin(pi a^T x) for every frequency vector a (paper: the 3R feature has a = [3, 0]), with an optional bias."""
+    """sin(pi (a^T x + c)) for every frequency vector a (paper: the 3R feature has a = [3, 0]), with an optional bias.
+
+    Without `phases`, every c is 0.
+    """
 
     frequencies: Float[Array, "F n"]
     bias: bool = eqx.field(static=True)
+    phases: Float[Array, "F"] | None = None
 
     def __call__(self, x: Float[Array, "n *batch"]) -> Float[Array, "G *batch"]:
-        waves = jnp.sin(math.pi * contract(self.frequencies, x))
+        turns = contract(self.frequencies, x)
+        if self.phases is not None:
+            turns = turns + lift(self.phases, 1, x.ndim - 1)
+        waves = jnp.sin(math.pi * turns)
         return _with_bias(waves) if self.bias else waves
 
     def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:

@@ -175,10 +175,9 @@ class Player:
         return np.bincount(self._shared, np.exp(-np.logaddexp(0.0, -signs * margins).sum(1)))
 
     def _likeliest_skill(self, margins: Float[np.ndarray, "K"], previous: int) -> int:
-        if self._shared is None:
-            skill = int((margins > 0).dot(self.bits))
-        else:
-            skill = int(self._probabilities(margins).argmax())
+        skill = int((margins > 0).dot(self.bits))
+        if self._shared is not None:  # Of the likeliest region.
+            skill = int(self._shared[skill])
         if self.termination is None or previous in (NO_SKILL, skill):
             return skill
         # P(j) = (1 - s) p_j, and s more for the skill in force, where s = (1 - termination) p_previous.
@@ -240,8 +239,8 @@ def _polynomial(static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Featur
 
 
 def _fourier(static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Feature:
-    frequencies = np.pi * arrays["frequencies"]
-    return _with_bias(static, lambda z: np.sin(frequencies @ z))
+    frequencies, phases = np.pi * arrays["frequencies"], np.pi * arrays.get("phases", np.zeros(1))
+    return _with_bias(static, lambda z: np.sin(frequencies @ z + phases))
 
 
 def _network(static: dict[str, Any], arrays: dict[str, np.ndarray]) -> Feature:

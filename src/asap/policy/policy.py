@@ -57,9 +57,22 @@ class ASAPPolicy(eqx.Module):
         return skill, pick(draws[planes], sigma)
 
     def likeliest(self, x: Observation, m: Descriptor, previous: Index) -> tuple[Int[Array, "*batch"], Array]:
-        """The most probable skill, and then its most probable action: what deterministic play is."""
-        skill = jnp.argmax(self.skill_log_probs(x, m, previous), axis=0).astype(jnp.int32)
-        return skill, self.skills.likeliest_action(skill, self.phi(x, m))
+        """The most probable skill, and then its most probable action: what deterministic play is.
+
+        Where regions share skills, it is the skill of the most probable region, as rules followed by hand have it.
+        """
+        return (skill := self._likeliest_skill(x, m, previous)), self.skills.likeliest_action(skill, self.phi(x, m))
+
+    def _likeliest_skill(self, x: Observation, m: Descriptor, previous: Index) -> Int[Array, "*batch"]:
+        if self.partition.region_skills is None:
+            return jnp.argmax(self.skill_log_probs(x, m, previous), axis=0).astype(jnp.int32)
+        region = jnp.argmax(self.partition.region_log_probs(self.psi(x, m)), axis=0)
+        skill = jnp.asarray(self.partition.region_skills, jnp.int32)[region]
+        if self.termination is None:
+            return skill
+        log_probs, previous = self.skill_log_probs(x, m, previous), jnp.asarray(previous, jnp.int32)
+        keeps = (previous != NO_SKILL) & (element(log_probs, previous) >= element(log_probs, skill))
+        return jnp.where(keeps, previous, skill)
 
     def sample(
         self, key: Key, x: Observation, m: Descriptor, previous: Index = NO_SKILL

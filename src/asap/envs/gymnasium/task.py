@@ -204,7 +204,6 @@ def _described(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
     notes = [note for wrapper, note in _NOTES.items() if _is_within(env, wrapper)]
     spec = Spec(
         observation_names=observation_names(env, notes.append),
-        unit="",
         action_names=action_names(env, notes.append),
         horizon=time_limit(env, limits),
         discount=DISCOUNT,
@@ -287,7 +286,7 @@ def _checked_spec(spec: Spec, name: str) -> Spec:
         raise ValueError("no horizon or discount")
     if type(spec.normalized) is not bool:
         raise ValueError("normalized is true or false")
-    if spec.unit or spec.place:
+    if spec.units or spec.place or spec.descriptor_names or spec.descriptor_units:
         raise ValueError("units and places are of our own tasks")
     return spec
 
@@ -298,6 +297,8 @@ def restore(told: dict[str, Any]) -> HostedTask:
         spaces_ = [space_records.restore(told[name]) for name in ("observation_space", "action_space")]
         check_spaces(*spaces_)
         spec = {name: tuple(value) if isinstance(value, list) else value for name, value in told["spec"].items()}
+        if spec.pop("unit", ""):  # Earlier releases had one, empty for environments.
+            raise ValueError("units are of our own tasks")
         spec = _checked_spec(Spec(**{**spec, **_spec_of_spaces(*spaces_)}), str(told["name"]))
         source, limits = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits.checked(*told["rules"])
         sizes = [num_numbers(spaces_[0]), num_actions(spaces_[1])]

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.keys import Key, many_uniforms
-from asap.base.spec import Spec
+from asap.base.spec import Spec, Unit
 from asap.base.types import Timestep
 from asap.envs.core import Env
 from asap.envs.soccer import opponents, striker
@@ -34,6 +34,7 @@ STRIKER_OFFSETS = ((-1, -1), (-1, 1), (1, 1), (1, -1), (0, 2), (0, -2), (-2, -2)
 OFFSET = 10.5
 MARGIN = 5.25  # Around the half field, where places still are normalised.
 NORMALISED_HALF_LENGTH, NORMALISED_HALF_WIDTH = 31.5, 37.4
+LENGTH, WIDTH = Unit("m", NORMALISED_HALF_LENGTH, NORMALISED_HALF_LENGTH - MARGIN), Unit("m", NORMALISED_HALF_WIDTH)
 
 
 class Rewards(NamedTuple):
@@ -109,11 +110,13 @@ class Striker(Env):
             observation_names=names,
             observation_low=(-1.0,) * len(names),
             observation_high=(1.0,) * len(names),
-            unit="",
             action_names=("Move", "Dribble", "Shoot"),
             horizon=TRIAL_CYCLES,
             discount=0.99,
             place="pitch",
+            units=(LENGTH, WIDTH) * len(things),
+            descriptor_names=("goalkeeper speed", "start x", "start y"),
+            descriptor_units=(Unit("", 0.5, 0.5), LENGTH, WIDTH),
         )
 
     def reset(self, key: Key, task: StrikerTask) -> Match:

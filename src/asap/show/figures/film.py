@@ -26,7 +26,7 @@ from asap.show.figures.game import Game, play_game
 from asap.show.figures.palette import GLOW, INK, MUTED, legend_entry, shown_skills, skill_colour
 from asap.show.figures.partition_map import draw_colours, pixel_regions
 from asap.show.figures.pitch import PITCH, draw_pitch
-from asap.show.words.plane_sentences import skill_in_words
+from asap.show.words.skills import skill_in_words
 
 DOTS_PER_INCH = 100
 FRAME_MILLISECONDS, LAST_MILLISECONDS = 80, 2000

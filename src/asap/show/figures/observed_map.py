@@ -38,8 +38,7 @@ from asap.show.figures.palette import (
     shown_skills,
     skill_colour,
 )
-from asap.show.words.plane_sentences import skill_in_words
-from asap.show.words.rule_sentences import CELL, letter
+from asap.show.words.skills import CELL, letter, skill_in_words
 
 WIDTHS = {1: 8.0, 2: 11.0, 3: 13.0}  # Inches, by the number of columns.
 MOST_PANELS = 6

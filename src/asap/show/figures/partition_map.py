@@ -23,7 +23,7 @@ from asap.show.figures.labels import Label, label_right, label_top
 from asap.show.figures.observed_map import observed_map
 from asap.show.figures.palette import INK, legend_entry, region_colours, shown_skills
 from asap.show.figures.pitch import PITCH
-from asap.show.words.plane_sentences import skill_in_words
+from asap.show.words.skills import skill_in_words
 
 BACKGROUNDS: dict[str, Ground] = {"rooms": ROOMS, "pitch": PITCH}  # By the place that a task's spec names.
 

@@ -1,47 +1,86 @@
-"""A policy in words and numbers: what cuts the states where, what each skill does, how often and how long.
+"""A policy in words and numbers: its rules, in the language that can be read back, and what playing says of them."""
 
-There are two grammars. Planes are named and skills told by their sides where the states have a unit or a place, or
-where several tasks differ by their descriptors; everywhere else there are rules that can be followed by hand.
-"""
-
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from asap.base.numbers import counted, exact, listed, number, percent
 from asap.base.spec import Task, TaskSet
 from asap.experience.protocol import Evaluation
+from asap.policy.features import Features, Network
 from asap.policy.policy import ASAPPolicy
-from asap.policy.regions import one_per_skill, require_one_seed
-from asap.show.words.explain_planes import planes_reading
-from asap.show.words.explain_rules import rules_reading
-from asap.show.words.plane_sentences import in_words
-from asap.show.words.readings import Losses, MeanReturn, PolicyReading, RulesReading
-from asap.show.words.rounding import rounded
-from asap.show.words.rule_sentences import rules_in_words
+from asap.policy.regions import OWNS, one_per_skill, regions_at, require_one_seed
+from asap.policy.rules.cases import possible_regions, skills_by_cases
+from asap.policy.rules.from_policy import (
+    MOST_DIGITS,
+    Reading,
+    Sample,
+    read_policy,
+    read_rounded,
+    sample_states,
+    significant,
+)
+from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Vocabulary
+from asap.policy.rules.write import cases_of, comparison, does, sum_in_words, write_rules
+from asap.show.words.returns import Returns, returns_in_words, returns_of
+
+MOST_WEIGHED = 4  # Inputs named for each unit of a network.
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """`text` for people, `as_dict` for JSON."""
+    """`text` for people, `file` as rules that load again, `as_dict` for JSON."""
 
-    reading: PolicyReading | RulesReading
-    text: str
+    title: str
+    rules: tuple[str, ...]
+    notes: tuple[str, ...]
+    numbers: dict[str, Any]
+    book: Rulebook  # What the rules say: it gives the policy that they are.
     verdict: dict[str, Any] | None = None  # How the training came out, where that is known.
+    remarks: tuple[str, ...] = ()  # On the training.
+
+    @property
+    def text(self) -> str:
+        blocks = (
+            [self.title],
+            [f"  {line}" for line in self.rules],
+            self.notes,
+            [f"note: {each}" for each in self.remarks],
+        )
+        return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+    @property
+    def file(self) -> str:
+        comments = "\n".join(
+            f"# {line}".rstrip() for line in (*self.notes, *(f"note: {each}" for each in self.remarks))
+        )
+        return "\n".join([f"# {self.title}", "", *self.rules, "", comments, ""])
 
     def as_dict(self) -> dict:
-        return {**asdict(self.reading), "verdict": self.verdict}
+        return {**self.numbers, "rules": list(self.rules), "verdict": self.verdict}
 
-    def judged(self, verdict: dict[str, Any], notes: Sequence[str]) -> "Explanation":
+    def judged(self, verdict: dict[str, Any], remarks: Sequence[str]) -> "Explanation":
         """With what is known about how the training came out."""
-        told = "\n".join(f"note: {note}" for note in notes)
-        return Explanation(self.reading, f"{self.text}\n\n{told}" if notes else self.text, verdict)
+        return dataclasses.replace(self, verdict=verdict, remarks=(*self.remarks, *remarks))
 
     def __str__(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True)
+class Played:
+    """What playing has shown of a policy; all of it may be unknown."""
+
+    usage: list[float | None]  # Share of the steps of each skill.
+    durations: list[float | None]  # Steps at a time.
+    states: Float[np.ndarray, "n O"] | None = None
+    returns: Returns | None = None
 
 
 def explain(
@@ -49,47 +88,269 @@ def explain(
     tasks: TaskSet | Sequence[Task],
     usage: ArrayLike | None = None,
     durations: ArrayLike | None = None,
-    losses: Losses | None = None,
+    states: Float[np.ndarray, "n O"] | None = None,
+    digits: int | None = None,
+    is_exact: bool = False,
+    shows_all: bool = False,
 ) -> Explanation:
     """Read a policy for one task, or for several that it was trained on together.
 
-    `usage` is the share of the steps and `durations` the mean number of steps at a time, one number per skill. `losses`
-    are about rules, and only rules tell them.
+    `usage` is the share of the steps and `durations` the mean number of steps at a time, one number per skill; `states`
+    are some that were visited. Numbers have so many `digits`, or as many as the actions there need, or all of them.
     """
     require_one_seed(policy)
-    tasks = tasks.tasks if isinstance(tasks, TaskSet) else tuple(tasks)
     usage = _or_nones("usage", usage, policy.num_skills)
-    durations = _or_nones("durations", durations, policy.num_skills)
-    if _by_planes(tasks):
-        reading = planes_reading(policy, tasks, usage, durations)
-        return Explanation(reading, in_words(reading))
-    reading = rules_reading(policy, tasks, usage, durations, losses)
-    return Explanation(reading, rules_in_words(reading))
+    played = Played(usage, _or_nones("durations", durations, policy.num_skills), states)
+    reader = _Reader(policy, tasks.tasks if isinstance(tasks, TaskSet) else tuple(tasks), played, shows_all)
+    return reader.explanation(reader.reading(digits, is_exact))
 
 
 Play = Callable[[list[ASAPPolicy], bool], Evaluation]  # Policies on the same episodes of the tasks, by chance or not.
 
 
-def explain_played(policy: ASAPPolicy, tasks: TaskSet, play: Play) -> Explanation:
-    """The same, with what playing tells: how much each skill is used, and what rules lose that are followed by hand."""
-    as_learned = play([policy], False)
-    steps, starts = (
-        np.einsum("m,ms->s", tasks.shares, n[0]) for n in (as_learned.skill_steps, as_learned.skill_starts)
-    )
-    usage, durations = steps / max(steps.sum(), 1e-9), steps / np.where(starts > 0, starts, 1)
-    if _by_planes(tasks.tasks):
-        return explain(policy, tasks, usage, durations)
-    followed = play([policy, rounded(policy, tasks.tasks[0])], True)
-    returns = [np.einsum("m,mn->n", tasks.shares, each) for each in (*as_learned.returns, *followed.returns)]
-    means = [MeanReturn(float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))) for each in returns]
-    return explain(policy, tasks, usage, durations, Losses(*means, len(returns[0])))
+def explain_played(
+    policy: ASAPPolicy,
+    tasks: TaskSet,
+    play: Play,
+    digits: int | None = None,
+    is_exact: bool = False,
+    shows_all: bool = False,
+) -> Explanation:
+    """The same, with what playing tells: how much each skill is used, and what the printed rules lose."""
+    drawn = play([policy], False)
+    steps, starts = (np.einsum("m,ms->s", tasks.shares, n[0]) for n in (drawn.skill_steps, drawn.skill_starts))
+    durations = np.where(starts > 0, steps / np.where(starts > 0, starts, 1), np.nan)
+    usage = (steps / max(steps.sum(), 1e-9)).tolist()
+    played = Played(usage, _or_nones("durations", durations, policy.num_skills), drawn.observations)
+    reader = _Reader(policy, tasks.tasks, played, shows_all)
+    reading = reader.reading(digits, is_exact)
+    likeliest = play([policy], True)
+    while True:
+        printed = reader.printed(reading).policy(policy.psi.inputs)
+        returns = returns_of(tasks, drawn, likeliest, play([printed], False), play([printed], True))
+        if digits is not None or is_exact or reader.digits >= MOST_DIGITS or not returns.loses:
+            return reader.explanation(reading, returns)
+        reading = reader.reading(reader.digits + 1, False)
 
 
-def _by_planes(tasks: tuple[Task, ...]) -> bool:
-    """Numbers to set are told by rules only."""
-    spec = tasks[0].spec
-    is_known = bool(spec.unit or spec.place)
-    return not spec.continuous and (is_known or (len(tasks) > 1 and len(tasks[0].descriptor) > 0))
+class _Reader:
+    def __init__(self, policy: ASAPPolicy, tasks: tuple[Task, ...], played: Played, shows_all: bool):
+        self.policy, self.tasks, self.played, self.shows_all = policy, tasks, played, shows_all
+        self.spec = tasks[0].spec
+        self.vocabulary = Vocabulary.of(self.spec, len(tasks[0].descriptor))
+        is_told_apart = {policy.psi.task, policy.phi.task} != {"none"}
+        self.fixed = tasks[0].descriptor if len(tasks) == 1 and is_told_apart else None
+        self.states = sample_states(policy, tasks[0], played.states)
+        self.sample = Sample.of({task.descriptor: self.states for task in tasks})
+        self.digits, self.agreement = 0, 1.0
+
+    def reading(self, digits: int | None, is_exact: bool) -> Reading:
+        how = self.policy, self.vocabulary, self.sample, digits, is_exact, self.fixed
+        reading, self.digits, self.agreement = read_rounded(*how)
+        return reading
+
+    def printed(self, reading: Reading) -> Rulebook:
+        """What the printed cases say everywhere, also where they were not made for."""
+        book = reading.book
+        if not book.tests:
+            return book
+        cases = cases_of(book, self._regions(reading), self._weights(reading))
+        return book._replace(region_skills=skills_by_cases(cases, len(book.tests)))
+
+    def _possible(self, reading: Reading) -> list[int]:
+        return possible_regions([test.value for test in reading.book.tests])
+
+    def _regions(self, reading: Reading) -> list[int] | None:
+        """The book's regions that cases are written for; None for all."""
+        usage = self.played.usage
+        if self.shows_all or self.spec.numbered:
+            return None
+        skill_of_region = self.policy.partition.skill_of_region
+        if self.played.states is not None:
+            visited = {
+                int(region)
+                for task in self.tasks
+                for region in np.unique(_region_at(self.policy, self.states, task.descriptor))
+            }
+            used = [r for r, region in enumerate(reading.regions) if region in visited]
+        elif None not in usage:
+            used = [r for r, region in enumerate(reading.regions) if usage[skill_of_region[region]] >= OWNS]
+        else:
+            return None
+        return used or None
+
+    def _weights(self, reading: Reading) -> list[float] | None:
+        usage = self.played.usage
+        return None if None in usage else [sum(usage[s] for s in own) for own in reading.skills]
+
+    def explanation(self, reading: Reading, returns: Returns | None = None) -> Explanation:
+        regions, weights = self._regions(reading), self._weights(reading)
+        comments = {index: self._habits(own) for index, own in enumerate(reading.skills)}
+        rules = write_rules(reading.book, regions, weights, comments, reading.planes or None)
+        notes = [*self._notes(reading, regions), *(["", *returns_in_words(returns)] if returns is not None else [])]
+        numbers = self._numbers(reading, regions, returns)
+        return Explanation(self._title(), tuple(rules), tuple(notes), numbers, self.printed(reading))
+
+    def _title(self) -> str:
+        planes, skills = self.policy.partition.num_planes, self.policy.num_skills
+        sizes = f"{counted(planes, 'plane')}, {counted(skills, 'skill')}" if planes else "no planes, 1 skill"
+        return f"{listed([task.name for task in self.tasks])}: {sizes}."
+
+    def _habits(self, own: tuple[int, ...]) -> str:
+        name = f"skill{'s' * (len(own) > 1)} {listed([str(s) for s in own])}"
+        usage = [self.played.usage[s] for s in own]
+        if self.spec.numbered and not self.policy.phi.constant or None in usage:  # Several cases may be of one skill.
+            return name
+        share = math.fsum(usage)
+        if not share:
+            return f"{name}: never used"
+        duration = self.played.durations[own[0]] if len(own) == 1 else None
+        lasting = "" if duration is None else f", {number(duration)} steps at a time"
+        return f"{name}: used in {percent(share)} of the steps{lasting}"
+
+    # ---- Notes ----------------------------------------------------------------------------------------------------
+
+    def _notes(self, reading: Reading, regions: list[int] | None) -> list[str]:
+        book, notes = reading.book, []
+        sums = [test.value for test in book.tests] + [value for skill in book.skills for value in _sums(skill)]
+        if any(value.terms for value in sums) and not self.spec.numbered:
+            notes.append(self._on_numbers())
+        notes += self._on_skills(book)
+        if book.tests:
+            notes.append(_choice(book.termination))
+            if any(test.within is not None for test in book.tests):
+                notes.append("`within` a distance: so far beyond the boundary, a side is chosen with 90 %.")
+        notes += self._on_tasks(reading)
+        for features, name, used in (
+            (self.policy.psi, "unit", book.tests),
+            (self.policy.phi, "skill unit", book.skills),
+        ):
+            if isinstance(features.basis, Network) and used:
+                notes += _units(features, name, self.spec.observation_names)
+        left_out = 0 if regions is None else len(set(self._possible(reading)) - set(regions))
+        if left_out:
+            notes.append(
+                f"{counted(left_out, 'region')} of {2 ** len(book.tests)} {'was' if left_out == 1 else 'were'} never visited: "
+                "there the first case that fits decides, too (--all shows their own skills)."
+            )
+        return notes
+
+    def _on_numbers(self) -> str:
+        units = (
+            "in the units of NormalizeObservation, which drift"
+            if self.spec.normalized
+            else "in the environment's own units"
+        )
+        if self.digits > MOST_DIGITS or self.agreement == 1.0:
+            kept = "the action is the same as with all digits"
+        else:
+            kept = f"the action is the same as with all digits in {100 * self.agreement:.4g} % of the states"
+        return f"Numbers are {units}, with {counted(self.digits, 'digit')}: {kept}."
+
+    def _on_skills(self, book: Rulebook) -> list[str]:
+        notes, bounds = [], self.vocabulary.action_bounds
+        if any(isinstance(skill, Scores) for skill in book.skills):
+            notes.append("`the largest of`: drawn, an action's chance is proportional to exp(score).")
+        if self.spec.numbered and not self.policy.phi.constant and bounds is None:
+            notes.append(
+                "A state is listed with the likeliest action of its likeliest skill, which need not be the only one there."
+            )
+        if bounds is not None:
+            limits = zip(self.vocabulary.actions, bounds.low.tolist(), bounds.high.tolist())
+            notes += [
+                f"{name} is kept within {exact(float(f'{low:.6g}'))} to {exact(float(f'{high:.6g}'))}."
+                for name, low, high in limits
+                if math.isfinite(low + high)
+            ]
+        return notes
+
+    def _on_tasks(self, reading: Reading) -> list[str]:
+        """The tests with the numbers of each task put in."""
+        if len(self.tasks) == 1 or self.policy.psi.task == "none":
+            return []
+        notes = []
+        for task in self.tasks:
+            sample = Sample.of({task.descriptor: self.states})
+            own = read_policy(self.policy, self.vocabulary, sample, self.digits, task.descriptor, decimals=0)
+            names = tuple(f"skill{'s' * (len(each) > 1)} {listed([str(s) for s in each])}" for each in own.skills)
+            cases = write_rules(own.book._replace(names=names), names_only=True)
+            notes.append(f"In {task.name}: {'; '.join(' '.join(line.split()) for line in cases)}.")
+        return notes
+
+    def _numbers(self, reading: Reading, regions: list[int] | None, returns: Returns | None) -> dict[str, Any]:
+        book, vocabulary = reading.book, self.vocabulary
+        names = [task.name for task in self.tasks]
+        planes = [
+            {
+                "plane": (reading.planes[k] if reading.planes else k) + 1,
+                "positive": comparison(test, vocabulary),
+                "terms": {
+                    sum_in_words(type(test.value)({term: 1.0}), vocabulary): c for term, c in test.value.terms.items()
+                },
+                "constant": test.value.constant,
+                "within": test.within,
+                "unit": vocabulary.unit_of(test.value),
+            }
+            for k, test in enumerate(book.tests)
+        ]
+        skills = [
+            {
+                "skills": list(own),
+                "does": does(skill, vocabulary),
+                "actions": dict(zip(vocabulary.actions, skill.probabilities(len(vocabulary.actions)).tolist()))
+                if isinstance(skill, Choice)
+                else None,
+                "usage": None if None in (each := [self.played.usage[s] for s in own]) else math.fsum(each),
+                "duration": self.played.durations[own[0]] if len(own) == 1 else None,
+            }
+            for own, skill in zip(reading.skills, book.skills)
+        ]
+        return {
+            "task": listed(names),
+            "tasks": names,
+            "digits": self.digits,
+            "termination": self.policy.termination,
+            "planes": planes,
+            "skills": skills,
+            "returns": None if returns is None else asdict(returns),
+            "normalized": self.spec.normalized,
+        }
+
+
+def _sums(skill: Choice | Either | Scores | Controls) -> tuple:
+    match skill:
+        case Choice():
+            return ()
+        case Either(_, _, test):
+            return (test.value,)
+        case Scores(sums):
+            return sums
+        case Controls(means):
+            return means
+
+
+def _region_at(policy: ASAPPolicy, states: np.ndarray, m: tuple[float, ...]) -> np.ndarray:
+    margins = regions_at(policy, states, np.asarray(m, np.float32)).margins
+    return (margins > 0) @ (1 << np.arange(margins.shape[1]))
+
+
+def _choice(termination: float | None) -> str:
+    if termination is None:
+        return "A skill is drawn at every step."
+    return f"A skill is kept until its region is left; inside, {percent(termination)} of the steps draw a new one."
+
+
+def _units(features: Features, name: str, observation_names: tuple[str, ...]) -> list[str]:
+    """What each unit weighs most; of deeper networks, the products of the weights on the way."""
+    inputs = len(features.inputs)
+    through = np.linalg.multi_dot([*map(np.asarray, reversed(features.basis.weights)), np.eye(inputs)])
+    through = through * np.asarray(features.scale, float)
+    lines = [f"A {name} goes from -1 to 1, as learned; it weighs most:"]
+    for u, row in enumerate(through):
+        order = np.argsort(-np.abs(row), kind="stable")[:MOST_WEIGHED]
+        weights = [f"{observation_names[features.inputs[j]]} ({exact(significant(row[j], 2))})" for j in order]
+        lines.append(f"  {name} {u + 1}: {', '.join(weights)}")
+    return lines
 
 
 def _or_nones(field: str, values: ArrayLike | None, num_skills: int) -> list[float | None]:

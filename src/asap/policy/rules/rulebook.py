@@ -1,0 +1,265 @@
+"""The structure between a policy and its text: tests, skills, and which skill each region has.
+
+Everything is in the units that people read: a variable is `scale * number + shift` of an observation's or a descriptor's
+number. `Rulebook.policy` gives the policy back, so that what is printed is what is played.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from asap.base.errors import UserError
+from asap.base.spec import ControlUnits, Spec, Unit
+from asap.policy.features import Features, Fourier, Network, Polynomial
+from asap.policy.partition import Partition
+from asap.policy.policy import ASAPPolicy
+from asap.policy.rules.sums import ONE, Sum, Term, Wave
+from asap.policy.skills import GaussianSkills, GibbsSkills
+
+NINETY = math.log(9)  # The margin at which a sigmoid is 90 %.
+SHARP = 1e-6  # What stands for `within` where a test has none, relative to the largest term.
+NEVER = -30.0  # Logarithm of the chance that stands for 0 %: policies hold finite numbers.
+MOST_TESTS = 10  # There are 2^K regions.
+SURE = 1e-3  # Deviation of a Gaussian skill that is given none, relative to the action's range.
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The names that rules may use, and what the numbers behind them mean."""
+
+    observations: tuple[str, ...]
+    actions: tuple[str, ...]
+    descriptors: tuple[str, ...] = ()
+    units: tuple[Unit, ...] = ()  # Of observations, then of descriptors; empty where numbers are as they are.
+    action_bounds: ControlUnits | None = None  # Of actions that are numbers to set; None where one is chosen.
+    numbered: bool = False  # Observations are states by their number.
+
+    @classmethod
+    def of(cls, spec: Spec, descriptor_size: int) -> "Vocabulary":
+        count, names = len(spec.observation_names), spec.descriptor_names[:descriptor_size]
+        names += tuple(f"m{z + 1}" for z in range(len(names), descriptor_size))
+        own, theirs = spec.units or (Unit(),) * count, spec.descriptor_units[:descriptor_size]
+        units = (*own, *theirs, *(Unit(),) * (descriptor_size - len(theirs)))
+        bounds = ControlUnits.of_bounds(spec.action_low, spec.action_high) if spec.continuous else None
+        return cls(spec.observation_names, spec.action_names, names, units, bounds, spec.numbered)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.observations + self.descriptors
+
+    @property
+    def affine(self) -> tuple[Float[np.ndarray, "V"], Float[np.ndarray, "V"]]:
+        """Scale and shift of every variable: what is read is scale * number + shift."""
+        units = self.units or (Unit(),) * len(self.variables)
+        return np.array([unit.scale for unit in units]), np.array([unit.shift for unit in units])
+
+    def values(self, observations: Float[np.ndarray, "N O"], m: Float[np.ndarray, "N Z"]) -> Float[np.ndarray, "V N"]:
+        """Of all variables, as they are read."""
+        numbers = np.concatenate([np.asarray(observations, float).T, np.asarray(m, float).T])
+        scale, shift = self.affine
+        return scale[:, None] * numbers + shift[:, None]
+
+    def unit_of(self, value: Sum) -> str:
+        """That of a sum whose terms all are single variables of one unit; else none."""
+        names = {self.units[v].name for term in value.terms for v in term.variables} if self.units else set()
+        is_plain = all(len(term.variables) == 1 and term.wave is None and term.unit is None for term in value.terms)
+        return names.pop() if is_plain and len(names) == 1 else ""
+
+
+class Test(NamedTuple):
+    """A hyperplane by its positive side: value > 0."""
+
+    value: Sum
+    within: float | None = None  # The value from which on its side has a chance of 90 %; None: sharp.
+    keep: bool = False  # Learning leaves it as it is.
+
+    @property
+    def margin(self) -> Sum:
+        """u of the paper: its sigmoid is the chance of the positive side."""
+        within = SHARP * (self.value.largest or 1.0) if self.within is None else self.within
+        return self.value.scaled(NINETY / within)
+
+
+class Choice(NamedTuple):
+    """One distribution over actions: some by name, what is left spread evenly over the others."""
+
+    shares: tuple[tuple[int, float], ...]  # Action and probability, the likeliest first.
+    keep: bool = False
+
+    def probabilities(self, count: int) -> Float[np.ndarray, "A"]:
+        named = dict(self.shares)
+        rest = max(0.0, 1 - math.fsum(named.values())) / max(1, count - len(named))
+        return np.array([named.get(action, rest) for action in range(count)])
+
+
+class Either(NamedTuple):
+    """One of two actions, by the side of a sum."""
+
+    action: int
+    other: int
+    test: Test
+    keep: bool = False
+
+
+class Scores(NamedTuple):
+    """The action of the largest sum; drawn, an action's chance is proportional to exp(sum)."""
+
+    sums: tuple[Sum, ...]
+    keep: bool = False
+
+
+class Controls(NamedTuple):
+    """Numbers to set, in the environment's units: drawn around each sum, and kept within the bounds."""
+
+    means: tuple[Sum, ...]
+    deviations: tuple[float | None, ...]
+    keep: bool = False
+
+
+Skill = Choice | Either | Scores | Controls
+
+
+class Rulebook(NamedTuple):
+    vocabulary: Vocabulary
+    tests: tuple[Test, ...]
+    skills: tuple[Skill, ...]
+    region_skills: tuple[int, ...]  # Of each of 2^K regions; bit k is set on the positive side of test k.
+    names: tuple[str, ...] = ()  # Of skills, where the text names them; empty for those without.
+    psi_network: Features | None = None  # Whose units are terms of tests,
+    phi_network: Features | None = None  # and of skills.
+    termination: float | None = None
+
+    def act(
+        self,
+        values: Float[np.ndarray, "V N"],
+        psi_units: Float[np.ndarray, "U N"] | None = None,
+        phi_units: Float[np.ndarray, "W N"] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What somebody does who follows the rules by hand: skill and action, (N,), or (N, A) where numbers are set."""
+        regions = sum(
+            ((test.value.at(values, psi_units) > 0).astype(int) << k for k, test in enumerate(self.tests)),
+            np.zeros(values.shape[1], int),
+        )
+        skills = np.asarray(self.region_skills)[regions]
+        every = [np.array([value.at(values, phi_units) for value in self._sums(skill)]) for skill in self.skills]
+        chosen = np.stack(every)[skills, :, np.arange(len(skills))]
+        bounds = self.vocabulary.action_bounds
+        return skills, chosen.argmax(1) if bounds is None else np.clip(chosen, bounds.low, bounds.high)
+
+    def policy(self, inputs: Sequence[int] = (), alpha_beta: float = 1.0, alpha_theta: float = 1.0) -> ASAPPolicy:
+        """The policy that the rules are. `inputs` are observations that learning may use beside those that occur."""
+        scale, shift = self.vocabulary.affine
+        margins = [test.margin.substituted(scale, shift) for test in self.tests]
+        psi = features_for(margins, self.vocabulary, inputs, self.psi_network, constant=False)
+        beta = np.array([weights_on(psi, value, self.vocabulary) for value in margins], float).reshape(len(margins), -1)
+        if not margins:
+            beta = np.zeros((0, psi.size(len(self.vocabulary.descriptors))))
+        named = tuple(self.region_skills)
+        shared = None if named == tuple(range(len(named))) else named
+        partition = Partition(np.float32(beta / alpha_beta), np.float32(alpha_beta), shared)
+        phi, skills = self._skills(inputs, alpha_theta)
+        return ASAPPolicy(partition, skills, psi, phi, self.termination)
+
+    def _skills(self, inputs: Sequence[int], alpha_theta: float) -> tuple[Features, GibbsSkills | GaussianSkills]:
+        (scale, shift), bounds = self.vocabulary.affine, self.vocabulary.action_bounds
+        rows = [[value.substituted(scale, shift) for value in self._sums(skill)] for skill in self.skills]
+        every = [value for row in rows for value in row]
+        phi = features_for(every, self.vocabulary, inputs, self.phi_network, constant=not any(v.terms for v in every))
+        theta = np.array([[weights_on(phi, value, self.vocabulary) for value in row] for row in rows])
+        if bounds is None:
+            return phi, GibbsSkills(np.float32(theta / alpha_theta), np.float32(alpha_theta))
+        theta = theta / bounds.scale[:, None]
+        theta[..., 0] -= bounds.shift / bounds.scale
+        least = SURE * bounds.scale
+        deviations = [[size if d is None else d for d, size in zip(s.deviations, least)] for s in self.skills]
+        return phi, GaussianSkills(np.float32(theta), np.float32(np.log(np.array(deviations) / bounds.scale)))
+
+    def _sums(self, skill: Skill) -> tuple[Sum, ...]:
+        """Logits, or means."""
+        count = len(self.vocabulary.actions)
+        match skill:
+            case Choice():
+                chances = skill.probabilities(count)
+                logs = np.where(chances > 0, np.log(np.maximum(chances, 1e-13)), NEVER)
+                return tuple(Sum({}, float(value)) for value in logs)
+            case Either(action, other, test):
+                half = test.margin.scaled(0.5)
+                sums = {action: half, other: half.scaled(-1)}
+                return tuple(sums.get(a, Sum({}, NEVER)) for a in range(count))
+            case Scores(sums):
+                return sums
+            case Controls(means):
+                return means
+
+
+def features_for(
+    sums: Sequence[Sum], vocabulary: Vocabulary, inputs: Sequence[int], network: Features | None, constant: bool
+) -> Features:
+    """The smallest feature map that has all terms, in the numbers of observations and descriptors."""
+    terms = {term for value in sums for term in value.terms}
+    if any(term.unit is not None for term in terms):
+        return network
+    count = len(vocabulary.observations)
+    factors = [tuple(v for v in term.variables if v < count) for term in terms]
+    used = {v for each in factors for v in each} | {v for t in terms if t.wave for v, _ in t.wave.frequencies}
+    used = tuple(sorted(used | set(inputs))) or (0,)
+    task = _task_features(terms, count)
+    waves = sorted({term.wave for term in terms if term.wave is not None})
+    if waves:
+        if any(factors):
+            what = "a wave and an observation in one sum"
+            raise UserError(
+                "rules", f"{what}: features are either waves or products", "", "write all of them as one kind"
+            )
+        frequencies = np.array([[dict(wave.frequencies).get(v, 0.0) for v in used] for wave in waves])
+        phases = np.float32([wave.phase for wave in waves])
+        basis = Fourier(np.float32(frequencies), True, phases if phases.any() else None)
+    else:
+        degree = max([len(each) for each in factors], default=0)
+        basis = Polynomial(0 if constant and task == "none" else max(1, degree))
+    return Features.of(basis, used, task)
+
+
+def _task_features(terms: Iterable[Term], count: int) -> str:
+    """How the descriptor enters: not at all, by sums, or by products."""
+    descriptors = [(term, sum(v >= count for v in term.variables)) for term in terms]
+    most = max((number for _, number in descriptors), default=0)
+    if most > 1:
+        raise UserError("rules", "a product of two numbers of the task", "", "one in each product")
+    if not most:
+        return "none"
+    is_alone = all(len(term.variables) == 1 and term.wave is None for term, number in descriptors if number)
+    return "additive" if is_alone else "interactions"
+
+
+def terms_of(features: Features, vocabulary: Vocabulary) -> list[Term]:
+    """The term that each feature is, of the scaled inputs."""
+    count, inputs = len(vocabulary.observations), features.inputs
+    match features.basis:
+        case Polynomial():
+            base = [Term(tuple(inputs[j] for j in term)) for term in features.basis.terms(len(inputs))]
+        case Fourier(frequencies=frequencies, bias=bias, phases=phases):
+            offsets = np.zeros(len(frequencies)) if phases is None else np.asarray(phases, float)
+            rows = np.asarray(frequencies, float)
+            waves = [
+                Wave(tuple((inputs[j], a) for j, a in enumerate(row.tolist()) if a), float(p))
+                for row, p in zip(rows, offsets)
+            ]
+            base = [ONE] * bias + [Term(wave=wave) for wave in waves]
+        case Network(biases=biases):
+            base = [ONE, *(Term(unit=u) for u in range(biases[-1].shape[-1]))]
+    numbers = range(count, count + len(vocabulary.descriptors))
+    if features.task == "additive":
+        return base + [Term((number,)) for number in numbers]
+    if features.task == "interactions":
+        return base + [term.times(number) for number in numbers for term in base]
+    return base
+
+
+def weights_on(features: Features, value: Sum, vocabulary: Vocabulary) -> list[float]:
+    coefficients = dict(value.items)
+    return [coefficients.get(term, 0.0) for term in terms_of(features, vocabulary)]

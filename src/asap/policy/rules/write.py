@@ -1,0 +1,288 @@
+"""A rulebook as text, which `read` reads again."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from asap.base.numbers import exact
+from asap.policy.rules.cases import Case, possible_regions, shortest_cases, state_patterns
+from asap.policy.rules.names import SIGNS
+from asap.policy.rules.rulebook import NEVER, Choice, Controls, Either, Rulebook, Scores, Skill, Test, Vocabulary
+from asap.policy.rules.sums import Sum, Term
+
+WIDTH, INDENT = 112, "  "
+LONG_BESIDE_OTHERS = 36
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+KEYWORDS = frozenset("if then otherwise else and in not within keep or the largest of sin pi to".split())
+BREAK = re.compile(r" (?=[-+] |and )|(?<=[,;]) ")
+NUMBERED = re.compile(r"(.*\S) (\d+)")
+
+
+def write_rules(
+    book: Rulebook,
+    regions: Sequence[int] | None = None,
+    weights: Sequence[float] | None = None,
+    comments: Mapping[int, str] | None = None,
+    planes: Sequence[int] | None = None,
+    names_only: bool = False,
+) -> list[str]:
+    """The lines of the rules for these regions, of which others follow any case; by default for all that occur.
+
+    `weights` tell how much each skill is used: of two lists of the same length, the one that ends with the most used.
+    `comments` are written beside the first use of a skill. `planes` are the numbers by which named sums have their letters.
+    With `names_only` skills that have names are not described.
+    """
+    comments = comments or {}
+    if not book.tests:
+        return _commented(
+            _everywhere(book.skills[book.region_skills[0]], book.vocabulary), comments.get(book.region_skills[0])
+        )
+    cases = cases_of(book, regions, weights)
+    writer = _Writer(book, cases, planes)
+    lines = [line for k in writer.named_sums for line in wrapped(writer.definition(k))]
+    named = writer.named_skills
+    for skill in [] if names_only else named:
+        name, comment = writer.skill_name(skill), comments.get(skill)
+        what = _joined(f"{name}:", does(book.skills[skill], book.vocabulary))
+        lines += _commented(what, comment and comment.removeprefix(f"{name}: "))
+    for case in cases:
+        comment = None if case.skill in named else comments.get(case.skill)
+        lines += _commented(writer.case(case), comment)
+    return lines
+
+
+def cases_of(book: Rulebook, regions: Sequence[int] | None, weights: Sequence[float] | None) -> list[Case]:
+    are_lists = book.vocabulary.numbered and all(is_membership(test, book.vocabulary) for test in book.tests)
+    if are_lists:
+        regions = state_patterns([test.value for test in book.tests])
+    elif regions is None:
+        regions = possible_regions([test.value for test in book.tests])
+    if weights is None:
+        weights = np.bincount(book.region_skills, minlength=len(book.skills)).tolist()
+    return shortest_cases(book.region_skills, regions, len(book.tests), weights, are_lists)
+
+
+def is_membership(test: Test, vocabulary: Vocabulary) -> bool:
+    """Whether it says that the state is one of some, by number."""
+    is_plain = all(len(t.variables) == 1 and t.wave is None and t.unit is None for t in test.value.terms)
+    return vocabulary.numbered and is_plain and set(test.value.terms.values()) == {2.0} and test.value.constant == -1.0
+
+
+class _Writer:
+    """What occurs more than once has a name: a sum, a skill."""
+
+    def __init__(self, book: Rulebook, cases: Sequence[Case], planes: Sequence[int] | None):
+        self.book, self.vocabulary = book, book.vocabulary
+        tests = Counter(k for case in cases for k, _ in case.tests)
+        skills = Counter(case.skill for case in cases)
+        self.named_sums = [k for k in sorted(tests) if self._deserves_name(k, tests[k], len(tests))]
+        self.named_skills = [s for s in sorted(skills) if skills[s] > 1 or (book.names and book.names[s])]
+        taken = {name.casefold() for name in (*self.vocabulary.variables, *self.vocabulary.actions)}
+        letters = [name for name in LETTERS if name.casefold() not in taken]
+        planes = range(len(book.tests)) if planes is None else planes
+        self._sums = {k: letters[p] if p < len(letters) else f"sum {p + 1}" for k, p in enumerate(planes)}
+        words = ("skill", "behaviour", "skill number")
+        self._skill = next(word for word in words if not any(name.startswith(word) for name in taken))
+        self._is_written: set[int] = set()  # Tests whose sharpness was said.
+
+    def _deserves_name(self, k: int, uses: int, num_tests: int) -> bool:
+        """Beside others a long sum has one, too: so cases can be told apart at a glance."""
+        is_list = is_membership(self.book.tests[k], self.vocabulary)
+        return not is_list and (uses > 1 or (num_tests > 1 and len(self._slopes(k)) > LONG_BESIDE_OTHERS))
+
+    def definition(self, k: int) -> str:
+        return f"{self._sums[k]} = {self._slopes(k)}"
+
+    def _slopes(self, k: int) -> str:
+        return sum_in_words(Sum(oriented(self.book.tests[k])[0].value.terms), self.vocabulary)
+
+    def skill_name(self, skill: int) -> str:
+        return self.book.names[skill] if self.book.names and self.book.names[skill] else f"{self._skill} {skill}"
+
+    def case(self, case: Case) -> list[str]:
+        what = (
+            [self.skill_name(case.skill)]
+            if case.skill in self.named_skills
+            else does(self.book.skills[case.skill], self.vocabulary)
+        )
+        if not case.tests:
+            return _joined("otherwise", what)
+        return _joined(f"{self._condition(case)} then", what)
+
+    def _condition(self, case: Case) -> str:
+        tests = [self._test(k, side) for k, side in case.tests]
+        return " and ".join(tests) if tests[0].startswith(("in ", "not in ")) else f"if {' and '.join(tests)}"
+
+    def _test(self, k: int, side: bool) -> str:
+        test = self.book.tests[k]
+        if is_membership(test, self.vocabulary):
+            states = [self.vocabulary.observations[term.variables[0]] for term in test.value.terms]
+            return f"{'' if side else 'not '}in {states_in_words(states)}"
+        words = comparison(
+            test,
+            self.vocabulary,
+            side,
+            self._sums[k] if k in self.named_sums else None,
+            is_first=k not in self._is_written,
+        )
+        self._is_written.add(k)
+        return words
+
+
+def oriented(test: Test) -> tuple[Test, bool]:
+    """With a positive first term, because two minus signs are easily missed; and whether that turned it round."""
+    is_turned = next(iter(test.value.terms.values()), 1.0) < 0
+    return (test._replace(value=test.value.scaled(-1)) if is_turned else test), is_turned
+
+
+def comparison(
+    test: Test, vocabulary: Vocabulary, side: bool = True, name: str | None = None, is_first: bool = True
+) -> str:
+    """`x + 0.39*y > 0.85 m within 0.05 m`; a sum that has a name goes by it."""
+    test, is_turned = oriented(test)
+    side ^= is_turned
+    unit = vocabulary.unit_of(test.value)
+    told = f" {unit}" if unit else ""
+    sharpness = f" within {exact(test.within)}{told}" if test.within is not None and is_first else ""
+    kept = " [keep]" if test.keep and is_first else ""
+    left = name or sum_in_words(Sum(test.value.terms), vocabulary)
+    return f"{left} {'>' if side else '<'} {exact(-test.value.constant)}{told}{sharpness}{kept}"
+
+
+def does(skill: Skill, vocabulary: Vocabulary) -> list[str]:
+    """What a skill does: one line, or a head and lines below it."""
+    kept = " [keep]" if skill.keep else ""
+    match skill:
+        case Choice(shares):
+            return [", ".join(f"{_action(vocabulary, a)} ({exact(round(100 * p, 10))} %)" for a, p in shares) + kept]
+        case Either(action, other, test):
+            condition = comparison(test, vocabulary)
+            return [f"{_action(vocabulary, action)} if {condition}, else {_action(vocabulary, other)}{kept}"]
+        case Scores(sums):
+            listed = [(a, value) for a, value in enumerate(sums) if value != Sum({}, NEVER)]
+            rows = [f"{_action(vocabulary, a)}: {_skill_sum(value, vocabulary)}" for a, value in listed]
+            return [f"the largest of{kept}", *rows]
+        case Controls(means, deviations):
+            rows = [_control(vocabulary, a, *pair) for a, pair in enumerate(zip(means, deviations))]
+            inline = ", ".join(rows) + kept
+            return [inline] if len(rows) == 1 or len(inline) <= WIDTH // 2 else ["", *rows[:-1], rows[-1] + kept]
+
+
+def _control(vocabulary: Vocabulary, action: int, mean: Sum, deviation: float | None) -> str:
+    spread = "" if deviation is None else f" (+- {exact(deviation)})"
+    return f"{_action(vocabulary, action)} = {_skill_sum(mean, vocabulary)}{spread}"
+
+
+def _everywhere(skill: Skill, vocabulary: Vocabulary) -> list[str]:
+    head, *rows = does(skill, vocabulary)
+    if not head:
+        return [line for row in rows for line in wrapped(row)]
+    return [*wrapped(head), *(line for row in rows for line in wrapped(f"{INDENT}{row}"))]
+
+
+def _joined(condition: str, what: list[str]) -> list[str]:
+    head, *rows = what
+    return [*wrapped(f"{condition} {head}".rstrip()), *(line for row in rows for line in wrapped(f"{INDENT}{row}"))]
+
+
+def _commented(lines: list[str], comment: str | None) -> list[str]:
+    if not comment:
+        return lines
+    if len(lines[0]) + len(comment) + 4 <= WIDTH:
+        return [f"{lines[0]}  # {comment}", *lines[1:]]
+    return [f"# {comment}", *lines]
+
+
+def wrapped(line: str) -> list[str]:
+    """A long line goes on below: the sign of an addition in front there, a comma at the end here."""
+    lines, indent = [], " " * (len(line) - len(line.lstrip()) + 4)
+    while len(line) > WIDTH:
+        places = [place.start() for place in BREAK.finditer(_masked(line)) if len(indent) < place.start() <= WIDTH]
+        if not places:
+            break
+        lines.append(line[: places[-1]].rstrip())
+        line = indent + line[places[-1] :].lstrip()
+    return [*lines, line]
+
+
+def _masked(line: str) -> str:
+    """Names in quotes are not broken."""
+    return re.sub(r'"[^"]*"', lambda quoted: "x" * len(quoted[0]), line)
+
+
+def sum_in_words(value: Sum, vocabulary: Vocabulary, unit: str = "unit") -> str:
+    """`1.6*pole angle - velocity + 2`."""
+    pieces = [(_coefficient(term, abs(c), vocabulary, unit), c) for term, c in value.terms.items()]
+    if value.constant or not pieces:
+        pieces.append((exact(abs(value.constant)), value.constant))
+    (first, c), *rest = pieces
+    return ("-" if c < 0 else "") + first + "".join(f" {'-' if c < 0 else '+'} {piece}" for piece, c in rest)
+
+
+def _skill_sum(value: Sum, vocabulary: Vocabulary) -> str:
+    return sum_in_words(value, vocabulary, "skill unit")
+
+
+def _coefficient(term: Term, size: float, vocabulary: Vocabulary, unit: str) -> str:
+    powers = Counter(term.variables)
+    factors = [_name(vocabulary, v) if n == 1 else f"{_name(vocabulary, v)}^{n}" for v, n in powers.items()]
+    if term.wave is not None:
+        inside = Sum({Term((v,)): f for v, f in term.wave.frequencies}, term.wave.phase)
+        inside = Sum({t: _short(f) for t, f in inside.terms.items()}, _short(inside.constant))
+        factors.insert(0, f"sin(pi*({sum_in_words(inside, vocabulary)}))")
+    if term.unit is not None:
+        factors.insert(0, f"{unit} {term.unit + 1}")
+    words = "*".join(factors)
+    return words if size == 1 else f"{exact(size)}*{words}"
+
+
+def _short(value: float) -> float:
+    """The decimal number that a float of 32 bits was."""
+    return float(np.format_float_positional(np.float32(value)))
+
+
+def quoted(name: str) -> str | None:
+    """A name as rules write it, in quotes where it has signs in it; None where it can't be written."""
+    if '"' in name or not name.strip() or name != name.strip():
+        return None
+    is_plain = not SIGNS.search(name) and name.casefold() not in KEYWORDS and not name[0].isdigit()
+    return name if is_plain else f'"{name}"'
+
+
+def _name(vocabulary: Vocabulary, variable: int) -> str:
+    count = len(vocabulary.observations)
+    place = f"obs[{variable}]" if variable < count else f"m[{variable - count}]"
+    return quoted(vocabulary.variables[variable]) or place
+
+
+def _action(vocabulary: Vocabulary, action: int) -> str:
+    """Names of actions stand alone, so signs do no harm to them."""
+    name = vocabulary.actions[action]
+    is_harmless = not re.search(r'["#,;:=%]|[()\[\]]', name) and name.casefold() not in KEYWORDS
+    return name if is_harmless and name == name.strip() else quoted(name) or f"action[{action}]"
+
+
+def states_in_words(names: Sequence[str]) -> str:
+    """`row 0 columns 1, 2; row 1 column 1`, `states 3, 5 to 9`: those with the same words before a number together."""
+    groups: dict[str | None, list[str]] = {}
+    for name in names:
+        match = NUMBERED.fullmatch(name)
+        groups.setdefault(match[1] if match and quoted(match[1]) == match[1] else None, []).append(
+            match[2] if match else name
+        )
+    alone = groups.pop(None, [])
+    words = [f"{stem}{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}" for stem, numbers in groups.items()]
+    return "; ".join([*words, *(quoted(name) or f"state[{names.index(name)}]" for name in alone)])
+
+
+def _ranges(numbers: Sequence[str]) -> str:
+    """`0, 2 to 5`."""
+    runs: list[list[int]] = []
+    for number in map(int, numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
