@@ -121,6 +121,7 @@ class Features(eqx.Module):
     scale: Float[Array, "n"]
     inputs: tuple[int, ...] = eqx.field(static=True)
     task: str = eqx.field(static=True, default="none")  # none, additive or interactions
+    is_fixed: bool = eqx.field(static=True, default=False)  # The scaling stays as it is, whatever is observed later.
 
     @classmethod
     def of(cls, basis: Basis, inputs: tuple[int, ...], task: str = "none") -> "Features":

@@ -1,6 +1,7 @@
 """The ASAP policy (paper, Section 4): pi(a | x, m) = sum_i p(i | x, m) sigma_i(a | x)."""
 
 import math
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,6 +22,16 @@ Descriptor = Float[Array, "Z *batch"]
 Index = Int[Array, "*batch"] | int
 
 
+class Kept(NamedTuple):
+    """Planes and skills that no learner moves, by their numbers."""
+
+    planes: tuple[int, ...] = ()
+    skills: tuple[int, ...] = ()
+
+
+NOTHING = Kept()
+
+
 class ASAPPolicy(eqx.Module):
     """Partition and skills with their feature maps: one pytree, so nothing can be lost on save.
 
@@ -34,6 +45,7 @@ class ASAPPolicy(eqx.Module):
     psi: Features
     phi: Features
     termination: float | None = eqx.field(static=True, default=None)
+    kept: Kept = eqx.field(static=True, default=NOTHING)  # What learning leaves as it is.
 
     @property
     def num_skills(self) -> int:

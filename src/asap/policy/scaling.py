@@ -126,6 +126,8 @@ def _squares(bias: Array, slopes: Array, shift: Array, scale: Array, features: F
 
 
 def _onto(features: Features, shift: Float[Array, "O"], scale: Float[Array, "O"]) -> Features:
+    if features.is_fixed:
+        return features
     inputs = np.asarray(features.inputs)
     return dataclasses.replace(features, shift=shift[inputs], scale=scale[inputs])
 
@@ -138,7 +140,7 @@ def _in_blocks(
     change: Change,
 ) -> Float[Array, "*rest F"]:
     """Where the features are linear in the inputs, so that a change of scale can be made up for; else as they are."""
-    if not isinstance(features.basis, Polynomial) or features.basis.degree != 1:
+    if features.is_fixed or not isinstance(features.basis, Polynomial) or features.basis.degree != 1:
         return weights
     inputs = np.asarray(features.inputs)
     size = 1 + len(inputs)

@@ -4,6 +4,7 @@ Everything is in the units that people read: a variable is `scale * number + shi
 number. `Rulebook.policy` gives the policy back, so that what is printed is what is played.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from asap.base.errors import UserError
 from asap.base.spec import ControlUnits, Spec, Unit
 from asap.policy.features import Features, Fourier, Network, Polynomial
 from asap.policy.partition import Partition
-from asap.policy.policy import ASAPPolicy
+from asap.policy.policy import ASAPPolicy, Kept
 from asap.policy.rules.sums import ONE, Sum, Term, Wave
 from asap.policy.skills import GaussianSkills, GibbsSkills
 
@@ -150,28 +151,29 @@ class Rulebook(NamedTuple):
         bounds = self.vocabulary.action_bounds
         return skills, chosen.argmax(1) if bounds is None else np.clip(chosen, bounds.low, bounds.high)
 
-    def policy(self, inputs: Sequence[int] = (), alpha_beta: float = 1.0, alpha_theta: float = 1.0) -> ASAPPolicy:
-        """The policy that the rules are. `inputs` are observations that learning may use beside those that occur."""
-        scale, shift = self.vocabulary.affine
+    def policy(self, shape: "Shape | None" = None) -> ASAPPolicy:
+        """The policy that the rules are, with just the features that they need or with those of a shape."""
+        shape, descriptors = Shape() if shape is None else shape, len(self.vocabulary.descriptors)
+        scale, shift = shape.affine(self.vocabulary)
         margins = [test.margin.substituted(scale, shift) for test in self.tests]
-        psi = features_for(margins, self.vocabulary, inputs, self.psi_network, constant=False)
-        beta = np.array([weights_on(psi, value, self.vocabulary) for value in margins], float).reshape(len(margins), -1)
-        if not margins:
-            beta = np.zeros((0, psi.size(len(self.vocabulary.descriptors))))
+        psi = shape.features(margins, self.vocabulary, self.psi_network, max(1, shape.degree))
+        rows = [weights_on(psi, value, self.vocabulary) for value in margins]
+        beta = np.array(rows, float).reshape(len(rows), psi.size(descriptors))
         named = tuple(self.region_skills)
         shared = None if named == tuple(range(len(named))) else named
-        partition = Partition(np.float32(beta / alpha_beta), np.float32(alpha_beta), shared)
-        phi, skills = self._skills(inputs, alpha_theta)
-        return ASAPPolicy(partition, skills, psi, phi, self.termination)
+        partition = Partition(np.float32(beta / shape.alpha_beta), np.float32(shape.alpha_beta), shared)
+        phi, skills = self._skills(shape)
+        planes, kept = (tuple(i for i, part in enumerate(parts) if part.keep) for parts in (self.tests, self.skills))
+        return ASAPPolicy(partition, skills, psi, phi, self.termination, Kept(planes, kept))
 
-    def _skills(self, inputs: Sequence[int], alpha_theta: float) -> tuple[Features, GibbsSkills | GaussianSkills]:
-        (scale, shift), bounds = self.vocabulary.affine, self.vocabulary.action_bounds
+    def _skills(self, shape: "Shape") -> tuple[Features, GibbsSkills | GaussianSkills]:
+        (scale, shift), bounds = shape.affine(self.vocabulary), self.vocabulary.action_bounds
         rows = [[value.substituted(scale, shift) for value in self._sums(skill)] for skill in self.skills]
         every = [value for row in rows for value in row]
-        phi = features_for(every, self.vocabulary, inputs, self.phi_network, constant=not any(v.terms for v in every))
+        phi = shape.features(every, self.vocabulary, self.phi_network, int(shape.linear_skills))
         theta = np.array([[weights_on(phi, value, self.vocabulary) for value in row] for row in rows])
         if bounds is None:
-            return phi, GibbsSkills(np.float32(theta / alpha_theta), np.float32(alpha_theta))
+            return phi, GibbsSkills(np.float32(theta / shape.alpha_theta), np.float32(shape.alpha_theta))
         theta = theta / bounds.scale[:, None]
         theta[..., 0] -= bounds.shift / bounds.scale
         least = SURE * bounds.scale
@@ -196,32 +198,50 @@ class Rulebook(NamedTuple):
                 return means
 
 
-def features_for(
-    sums: Sequence[Sum], vocabulary: Vocabulary, inputs: Sequence[int], network: Features | None, constant: bool
-) -> Features:
-    """The smallest feature map that has all terms, in the numbers of observations and descriptors."""
-    terms = {term for value in sums for term in value.terms}
-    if any(term.unit is not None for term in terms):
-        return network
-    count = len(vocabulary.observations)
-    factors = [tuple(v for v in term.variables if v < count) for term in terms]
-    used = {v for each in factors for v in each} | {v for t in terms if t.wave for v, _ in t.wave.frequencies}
-    used = tuple(sorted(used | set(inputs))) or (0,)
-    task = _task_features(terms, count)
-    waves = sorted({term.wave for term in terms if term.wave is not None})
-    if waves:
-        if any(factors):
-            what = "a wave and an observation in one sum"
-            raise UserError(
-                "rules", f"{what}: features are either waves or products", "", "write all of them as one kind"
-            )
-        frequencies = np.array([[dict(wave.frequencies).get(v, 0.0) for v in used] for wave in waves])
-        phases = np.float32([wave.phase for wave in waves])
-        basis = Fourier(np.float32(frequencies), True, phases if phases.any() else None)
-    else:
-        degree = max([len(each) for each in factors], default=0)
-        basis = Polynomial(0 if constant and task == "none" else max(1, degree))
-    return Features.of(basis, used, task)
+class Shape(NamedTuple):
+    """What a policy has beside what its rules need: more inputs, features and sharpness to learn with."""
+
+    inputs: tuple[int, ...] = ()  # Observations, beside those that occur.
+    degree: int = 1  # Of products under the planes, at least.
+    linear_skills: bool = False  # Skills have slopes, even where none is given.
+    alpha_beta: float = 1.0
+    alpha_theta: float = 1.0
+    scaling: tuple[np.ndarray, np.ndarray] | None = None  # Shift and scale of each observation, which then stay.
+
+    def affine(self, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+        """What is read, as scale * input + shift of the inputs of features."""
+        scale, shift = vocabulary.affine
+        if self.scaling is None:
+            return scale, shift
+        rest = np.zeros(len(vocabulary.descriptors))
+        centre, own = np.concatenate([self.scaling[0], rest]), np.concatenate([self.scaling[1], rest + 1.0])
+        return scale / own, shift + scale * centre
+
+    def features(self, sums: Sequence[Sum], vocabulary: Vocabulary, network: Features | None, degree: int) -> Features:
+        """The smallest feature map that has all terms and these."""
+        terms = {term for value in sums for term in value.terms}
+        if any(term.unit is not None for term in terms):
+            return network
+        count = len(vocabulary.observations)
+        factors = [tuple(v for v in term.variables if v < count) for term in terms]
+        used = {v for each in factors for v in each} | {v for t in terms if t.wave for v, _ in t.wave.frequencies}
+        used = tuple(sorted(used | set(self.inputs))) or (0,)
+        task = _task_features(terms, count)
+        waves = sorted({term.wave for term in terms if term.wave is not None})
+        if waves:
+            if any(factors):
+                what = "a wave and an observation beside each other: features are either waves or products"
+                raise UserError("rules", what, cure="write all of them as one kind")
+            frequencies = np.array([[dict(wave.frequencies).get(v, 0.0) for v in used] for wave in waves])
+            phases = np.float32([wave.phase for wave in waves])
+            basis = Fourier(np.float32(frequencies), True, phases if phases.any() else None)
+        else:
+            basis = Polynomial(max(degree, int(task != "none"), *(len(each) for each in factors), 0))
+        features = Features.of(basis, used, task)
+        if self.scaling is None:
+            return features
+        shift, scale = (np.float32(part)[list(used)] for part in self.scaling)
+        return dataclasses.replace(features, shift=shift, scale=scale, is_fixed=True)
 
 
 def _task_features(terms: Iterable[Term], count: int) -> str:

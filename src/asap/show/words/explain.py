@@ -26,7 +26,7 @@ from asap.policy.rules.from_policy import (
     sample_states,
     significant,
 )
-from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Vocabulary
+from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Shape, Vocabulary
 from asap.policy.rules.write import cases_of, comparison, does, sum_in_words, write_rules
 from asap.show.words.returns import Returns, returns_in_words, returns_of
 
@@ -126,7 +126,7 @@ def explain_played(
     reading = reader.reading(digits, is_exact)
     likeliest = play([policy], True)
     while True:
-        printed = reader.printed(reading).policy(policy.psi.inputs)
+        printed = reader.printed(reading).policy(Shape(policy.psi.inputs))
         returns = returns_of(tasks, drawn, likeliest, play([printed], False), play([printed], True))
         if digits is not None or is_exact or reader.digits >= MOST_DIGITS or not returns.loses:
             return reader.explanation(reading, returns)
