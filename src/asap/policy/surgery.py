@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from asap.base.errors import UserError
 from asap.policy.partition import Partition, region_bits
-from asap.policy.policy import ASAPPolicy
+from asap.policy.policy import ASAPPolicy, Kept
 from asap.policy.score import parameters_of, with_parameters
 from asap.policy.skills import GaussianSkills, GibbsSkills, UniformSkills
 
@@ -26,7 +26,8 @@ def drop_plane(policy: ASAPPolicy, k: int, keep_side: int) -> ASAPPolicy:
     """Without plane k: the skills on one side of it serve both."""
     kept = policy.partition.skill_of_region[regions_on_side(policy.partition.num_planes, k, keep_side)]
     used, region_skills = np.unique(kept, return_inverse=True)
-    return _without_plane(policy, k, policy.skills.at(used), region_skills)
+    skills = tuple(new for new, old in enumerate(used.tolist()) if old in policy.kept.skills)
+    return _without_plane(policy, k, policy.skills.at(used), region_skills, skills)
 
 
 def merge_sides(policy: ASAPPolicy, k: int, usage: Float[Array, "S"]) -> ASAPPolicy:
@@ -45,9 +46,9 @@ def merge_skills(policy: ASAPPolicy, skills: Sequence[int], usage: Float[Array, 
     theta = jnp.asarray(policy.skills.theta).at[first].set(mixture(policy, jnp.asarray([first, *others]), usage))
     of_region = [left.index(first if skill in others else skill) for skill in policy.partition.skill_of_region]
     partition = _partition(policy.partition, policy.partition.beta, of_region)
-    return dataclasses.replace(
-        policy, partition=partition, skills=dataclasses.replace(policy.skills, theta=theta).at(np.asarray(left))
-    )
+    merged = dataclasses.replace(policy.skills, theta=theta).at(np.asarray(left))
+    kept = Kept(policy.kept.planes, tuple(left.index(s) for s in policy.kept.skills if s in left and s != first))
+    return dataclasses.replace(policy, partition=partition, skills=merged, kept=kept)
 
 
 def mixture(policy: ASAPPolicy, skills: Array, usage: Float[Array, "S"]) -> Float[Array, "A 1"]:
@@ -68,20 +69,30 @@ def grow(policy: ASAPPolicy, plane_beta: Float[Array, "F"]) -> ASAPPolicy:
     beta = jnp.concatenate([policy.partition.beta, jnp.asarray(plane_beta)[None]])
     before, count = policy.partition.skill_of_region, policy.num_skills
     partition = _partition(policy.partition, beta, np.concatenate([before, before + count]))
-    return dataclasses.replace(policy, partition=partition, skills=policy.skills.at(np.arange(2 * count) % count))
+    kept = policy.kept._replace(skills=(*policy.kept.skills, *(skill + count for skill in policy.kept.skills)))
+    skills = policy.skills.at(np.arange(2 * count) % count)
+    return dataclasses.replace(policy, partition=partition, skills=skills, kept=kept)
 
 
 def unshared(policy: ASAPPolicy) -> ASAPPolicy:
     """The same policy with a skill of its own in every region."""
     partition = _partition(policy.partition, policy.partition.beta, np.arange(policy.partition.num_regions))
-    return dataclasses.replace(policy, partition=partition, skills=policy.skills.at(policy.partition.skill_of_region))
+    before = policy.partition.skill_of_region
+    kept = policy.kept._replace(skills=tuple(r for r, s in enumerate(before.tolist()) if s in policy.kept.skills))
+    return dataclasses.replace(policy, partition=partition, skills=policy.skills.at(before), kept=kept)
 
 
 def _without_plane(
-    policy: ASAPPolicy, k: int, skills: GibbsSkills | GaussianSkills, region_skills: Sequence[int] | np.ndarray
+    policy: ASAPPolicy,
+    k: int,
+    skills: GibbsSkills | GaussianSkills,
+    region_skills: Sequence[int] | np.ndarray,
+    kept_skills: tuple[int, ...] = (),
 ) -> ASAPPolicy:
     beta = policy.partition.beta[np.arange(policy.partition.num_planes) != k]
-    return dataclasses.replace(policy, partition=_partition(policy.partition, beta, region_skills), skills=skills)
+    kept = Kept(tuple(p - (p > k) for p in policy.kept.planes if p != k), kept_skills)
+    partition = _partition(policy.partition, beta, region_skills)
+    return dataclasses.replace(policy, partition=partition, skills=skills, kept=kept)
 
 
 def _partition(before: Partition, beta: Float[Array, "K F"], region_skills: Sequence[int] | np.ndarray) -> Partition:

@@ -1,0 +1,173 @@
+"""Rules that a person gives as the start of learning: loaded as they are, and made correctable.
+
+What is certain can't be learned from: an action with 100 % is never tried against another, and a sharp plane has no
+gradient. So probabilities are lowered to 95 % and planes softened to a tenth of what their sum varies by, unless they are
+marked [keep]; the notes say which.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from asap.base.errors import UserError
+from asap.base.files import BadFile, read_regular
+from asap.base.numbers import counted
+from asap.base.spec import Task
+from asap.config.schema import PolicyConfig
+from asap.policy.features import Polynomial
+from asap.policy.policy import ASAPPolicy
+from asap.policy.rules.read import LONGEST_TEXT, Rules, read_rules
+from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Shape, Skill, Test, Vocabulary
+from asap.policy.rules.write import comparison, does
+from asap.policy.surgery import grow
+
+SUREST = 0.95
+SHARPEST = 0.1  # Of the deviation of a sum from state to state.
+SPREAD = 0.3  # Of an action's range: the deviation of a Gaussian skill that is given none.
+TYPICAL_LEAD = 3.0  # Of the largest score over the next, on average.
+NEW_SLOPES = 0.5  # Typical margin of a plane that is added to the given ones.
+
+
+class Given(NamedTuple):
+    """Rules for tasks of one family, with the shape of the policy that learns from them."""
+
+    rules: Rules
+    shape: Shape
+    extra: int  # Planes beyond those of the rules.
+
+    @property
+    def book(self) -> Rulebook:
+        return self.rules.book
+
+    def policy(self) -> ASAPPolicy:
+        """As they are given. Planes beyond theirs change nothing."""
+        policy = self.book.policy(self.shape)
+        for _ in range(self.extra):
+            policy = grow(policy, np.zeros(policy.partition.beta.shape[-1], np.float32))
+        return policy
+
+    def correctable(self, values: Float[np.ndarray, "V N"]) -> tuple[Rulebook, list[str]]:
+        """The same, so that learning can change them, and what was changed for that; `values` are of states seen first."""
+        tests, skills, notes = [], [], []
+        for test in self.book.tests:
+            tests.append(_softened(test, values))
+            if tests[-1] != test:
+                notes.append(f"softened to learn from: {comparison(tests[-1], self.book.vocabulary)}")
+        for skill in self.book.skills:
+            skills.append(_undecided(skill, values, self.book))
+            if skills[-1] != skill:
+                said = does(skills[-1], self.book.vocabulary)
+                notes.append(f"made less sure to learn from: {said[0] or said[1]}")
+        return self.book._replace(tests=tuple(tests), skills=tuple(skills)), notes
+
+    def grown(
+        self, policy: ASAPPolicy, states: tuple[Float[np.ndarray, "O N"], Float[np.ndarray, "Z N"]], seed: int
+    ) -> ASAPPolicy:
+        """With planes beyond those of the rules: across the states, in random directions, with equal skills on both
+        sides."""
+        generator = np.random.default_rng(seed)
+        for _ in range(self.extra):
+            psi = np.asarray(policy.psi(*states), float)
+            weights = generator.standard_normal(len(psi)) / np.where(psi.std(1) > 0, psi.std(1), np.inf)
+            if policy.psi.basis.has_bias:
+                weights[0] = -(weights @ psi).mean()
+            size = NEW_SLOPES / max((weights @ psi).std(), 1e-9) / float(policy.partition.alpha_beta)
+            policy = grow(policy, np.float32(size * weights))
+        return policy
+
+
+def given_rules(config: PolicyConfig, tasks: tuple[Task, ...], name: str = "rules") -> Given:
+    """The rules of a config, for its tasks."""
+    first = tasks[0]
+    vocabulary = Vocabulary.of(first.spec, len(first.descriptor))
+    rules = read_rules(config.rules, vocabulary, name)
+    names = first.spec.observation_names
+    inputs = tuple(names.index(each) for each in (config.inputs or first.inputs))
+    degree = config.degree if config.basis == "polynomial" else 1
+    shape = Shape(inputs, degree, config.skills == "linear", config.alpha_beta, config.alpha_theta)
+    policy = rules.book.policy(shape)
+    extra = config.hyperplanes - policy.partition.num_planes
+    if extra < 0:
+        what = f"the rules have {counted(policy.partition.num_planes, 'test')}"
+        raise UserError("policy.hyperplanes", what, config.hyperplanes, "leave it out, or give as many")
+    return Given(rules, shape, extra)
+
+
+def settings_of_rules(text: str, config: PolicyConfig, tasks: tuple[Task, ...], name: str) -> dict[str, object]:
+    """What rules say about a policy, as settings: so its size is known before it is made."""
+    vocabulary = Vocabulary.of(tasks[0].spec, len(tasks[0].descriptor))
+    book = read_rules(text, vocabulary, name).book
+    policy = book.policy()
+    is_linear = not policy.phi.constant or config.skills == "linear"
+    skills = "linear" if is_linear else "gaussian" if vocabulary.action_bounds is not None else "constant"
+    settings: dict[str, object] = {"policy.skills": skills, "policy.task_features": policy.psi.task}
+    if isinstance(policy.psi.basis, Polynomial):
+        degree = max(policy.psi.basis.degree, config.degree if config.basis == "polynomial" else 1)
+        settings |= (
+            {"policy.basis": "linear"} if degree == 1 else {"policy.basis": "polynomial", "policy.degree": degree}
+        )
+    return settings | {"run.candidates": 0, "policy.start": "random"}
+
+
+def _softened(test: Test, values: Float[np.ndarray, "V N"]) -> Test:
+    least = SHARPEST * float(test.value.at(values).std())
+    if test.keep or not least or (test.within is not None and test.within >= least):
+        return test
+    return test._replace(within=float(f"{least:.2g}"))
+
+
+def _undecided(skill: Skill, values: Float[np.ndarray, "V N"], book: Rulebook) -> Skill:
+    if skill.keep:
+        return skill
+    match skill:
+        case Choice():
+            chances = skill.probabilities(len(book.vocabulary.actions))
+            if chances.max() <= SUREST or len(chances) == 1:
+                return skill
+            top, rest = int(chances.argmax()), 1 - chances.max()
+            others = np.full(len(chances), 1 / (len(chances) - 1)) if rest <= 0 else chances / rest
+            lowered = (1 - SUREST) * others
+            lowered[top] = SUREST
+            order = np.argsort(-lowered, kind="stable")
+            return Choice(((top, SUREST),)) if rest <= 0 else Choice(tuple((int(a), float(lowered[a])) for a in order))
+        case Either(_, _, test):
+            return skill._replace(test=_softened(test, values))
+        case Scores(sums):
+            scores = np.sort([value.at(values) for value in sums], axis=0)
+            lead = float((scores[-1] - scores[-2]).mean())
+            return skill if lead <= TYPICAL_LEAD else Scores(tuple(v.scaled(TYPICAL_LEAD / lead) for v in sums))
+        case Controls(means, deviations):
+            usual = (SPREAD * book.vocabulary.action_bounds.scale).tolist()
+            return Controls(means, tuple(own if d is None else d for d, own in zip(deviations, usual)))
+
+
+def read_text(source: object) -> tuple[str, str]:
+    """Rules as they are given, a text or the path of a file, and a name for messages."""
+    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and _is_path(source)):
+        return _file_text(Path(source)), str(source)
+    if not isinstance(source, str):
+        what = "must be a text, or the path of a file"
+        raise UserError("rules", what, type(source).__name__, "give text, or pathlib.Path(FILE)")
+    return source, "rules"
+
+
+def _is_path(text: str) -> bool:
+    """One line is a path if there is a file, or if it looks like no rule."""
+    try:
+        return Path(text).is_file() or not set(text.split()) & {"if", "then", "otherwise", "in", "="}
+    except (OSError, ValueError):
+        return False
+
+
+def _file_text(path: Path) -> str:
+    try:
+        data = read_regular(Path(path).resolve(), 4 * LONGEST_TEXT)
+    except (BadFile, OSError, ValueError) as error:
+        raise UserError("rules", str(error), path, "give a file of rules") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UserError("rules", f"line {line} is not UTF-8 text", path, "save the file as UTF-8") from None
