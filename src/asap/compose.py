@@ -16,6 +16,7 @@ from asap.envs.gymnasium.make import harmless, is_registered
 from asap.envs.recorded import SaidEnv, is_own_file, tasks_in_file, told_tasks
 from asap.envs.resolve import is_ours, live_task, notes_on, options_of, parse_tasks, resolve, task_set
 from asap.policy.build import build_psi, require_memory, require_sensible
+from asap.policy.rules.given import settings_of_rules
 from asap.runs.directory import Run, print_note
 
 
@@ -26,6 +27,7 @@ def compose(
     file: str | None = None,
     overrides: Values = NO_VALUES,
     task: Task | None = None,
+    rules_name: str = "rules",
 ) -> tuple[Config, TaskSet]:
     """The task's own settings, then preset, file, options (None: not said) and --set: the later wins.
 
@@ -59,6 +61,10 @@ def compose(
             )
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
+    if config.policy.rules:
+        asked = told.get("policy.hyperplanes")
+        kinds = dataclasses.replace(config.policy, skills=told.get("policy.skills", "constant"))
+        config = override(config, settings_of_rules(kinds, found, rules_name, asked))
     config, checked = _for_tasks(config, names, weights, found)
     require_sensible(config.policy, checked.tasks[0])
     if checked.names_say_all:

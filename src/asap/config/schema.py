@@ -54,6 +54,10 @@ class PolicyConfig:
     termination: float | None = setting(
         None, "Commit to a skill; this is the chance per step to choose again inside its region.", low=0.0, high=1.0
     )
+    rules: str = setting("", "Rules to start from, as text; they decide K, features and skills. As by --rules FILE.")
+    keep: str | None = setting(
+        None, "What learning leaves as it is: all skills, or the partition.", choices=("skills", "partition")
+    )
     start: str = setting(
         "misspecified",
         "First plane at the start: the task's wrong one, its approximately optimal one, or random.",

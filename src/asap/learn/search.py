@@ -26,10 +26,13 @@ from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgr
 from asap.learn.state import Budget, drawn_policy
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
-from asap.policy.scaling import Moments, merged, no_moments, rescaled, scaled_anew
+from asap.policy.rules.from_policy import sample_states
+from asap.policy.rules.given import given_rules
+from asap.policy.scaling import Moments, merged, no_moments, rescaled, scaled_anew, shift_and_scale
 from asap.policy.skills import GaussianSkills
-from asap.policy.surgery import flip, sign_patterns
+from asap.policy.surgery import flip, sign_patterns, uniform
 
+FIRST_EPISODES, FIRST_SHARE = 4, 0.05  # Of given rules, and as many of random play, before they are learned from.
 KEPT = 4  # One in so many plays on.
 AGAIN = 2  # Episodes of each that does.
 GROUP = 16  # Drawn at a time: those that come later know better how to scale.
@@ -45,6 +48,7 @@ class Found(NamedTuple):
     policy: ASAPPolicy
     moments: Moments | None
     totals: EpisodeTotals
+    notes: tuple[str, ...] = ()  # What was done to rules so that they can be learned from.
 
 
 class Candidate(NamedTuple):
@@ -240,6 +244,36 @@ def search_symmetries(
     return Found(best, trials.moments, trials.spent)
 
 
+def start_from_rules(config: Config, experience: Experience, seed: int) -> Found:
+    """The rules, made correctable by what is observed first: some episodes of them, and some of random play."""
+    tasks, trials = experience.tasks, Trials(experience, seed, Budget.of(config))
+    given = given_rules(config.policy, tasks.tasks)
+    exact = given.policy()
+    longest = trials.share_of(2 * tasks.size, 2 * tasks.size * tasks.spec.horizon)
+    count = int(min(FIRST_EPISODES, FIRST_SHARE / longest + ROUNDING)) or int(longest <= 1)
+    seen = [trials.play([policy], count).observations for policy in (exact, uniform(exact)) if count]
+    states = _first_states(experience, exact, [part for part in seen if part is not None])
+    book, notes = given.correctable(given.book.vocabulary.values(states[0].T, states[1].T))
+    if trials.moments is None or not float(trials.moments.count):
+        policy = book.policy(given.shape)
+    elif given.shape.scaling is None:
+        policy = rescaled(book.policy(given.shape), trials.moments)
+    else:  # Features that are not linear are scaled once, before the weights: later it would change the policy.
+        policy = book.policy(given.shape._replace(scaling=shift_and_scale(trials.moments)))
+    policy = dataclasses.replace(given.grown(policy, states, seed), kept=drawn_policy(config, tasks, seed).kept)
+    return Found(policy, trials.moments, trials.spent, tuple(notes))
+
+
+def _first_states(experience: Experience, policy: ASAPPolicy, seen: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(O, N) and (Z, N): what was seen, or else what random play of a compiled task sees, or what is usual."""
+    random = None if seen else experience.random_states()
+    if random is not None:
+        return np.asarray(random[0]), np.asarray(random[1])
+    task = experience.tasks.tasks[0]
+    states = np.concatenate(seen) if seen else sample_states(policy, task)
+    return states.T, np.tile(np.asarray(task.descriptor, float)[:, None], (1, len(states)))
+
+
 def found_start(
     config: Config,
     experience: Experience,
@@ -250,6 +284,8 @@ def found_start(
     """Where a seed begins: from a given policy or its best image, from the best of some, or as it is drawn. `on_progress`
     hears how many policies have been tried."""
     tasks = experience.tasks
+    if given is None and config.policy.rules:
+        return start_from_rules(config, experience, seed)
     if given is None and config.run.candidates:
         return search(config, experience, seed, on_progress)
     policy = drawn_policy(config, tasks, seed) if given is None else given
@@ -268,5 +304,5 @@ def num_tried(config: Config, given: bool) -> int:
 
 def stacked_starts(found: Sequence[Found]) -> tuple[ASAPPolicy, Moments | None, EpisodeTotals]:
     """Of all seeds."""
-    policies, moments, totals = zip(*found)
+    policies, moments, totals, _ = zip(*found)
     return stack(list(policies)), None if moments[0] is None else stack(list(moments)), stack(list(totals))

@@ -14,8 +14,9 @@ from asap.config.schema import Config
 from asap.experience.protocol import Batch, Carry, Experience, Fed
 from asap.learn.convergence import averaged, watch
 from asap.learn.judge import Judged, judge
-from asap.learn.state import Budget, Metrics, TrainState, is_active
+from asap.learn.state import Budget, Metrics, TrainState, drawn_policy, is_active
 from asap.learn.updates import UPDATES, Step
+from asap.policy.policy import NOTHING
 from asap.policy.scaling import (
     Moments,
     merged,
@@ -25,7 +26,7 @@ from asap.policy.scaling import (
     rescaled_parameters,
     rescaled_squares,
 )
-from asap.policy.score import Parameters, parameters_of
+from asap.policy.score import Parameters, parameters_of, with_parameters, without_kept
 
 PLAY = 3  # Id of the stream of a seed's key that updates play with.
 
@@ -39,7 +40,25 @@ def update(
     carry, batch = experience.collect(fold(key, PLAY, state.iteration), state.policy, state.carry, fed)
     judged = judge(config, discount, state.policy, state.critic, state.moments, batch)
     step = UPDATES[learn.learner](learn, state.policy, batch, judged.weights, state.optimizer, state.iteration)
-    return take_over(config, budget, state, step, judged, carry, batch)
+    after, metrics = take_over(config, budget, state, step, judged, carry, batch)
+    return as_given(config, experience, after), metrics
+
+
+def as_given(config: Config, experience: Experience, state: TrainState) -> TrainState:
+    """Rules that are kept are read from their text again: rescaling them in every update would wear them off."""
+    if not config.policy.rules or state.policy.kept == NOTHING:
+        return state
+    given = drawn_policy(config, experience.tasks, 0)
+    exact = parameters_of(given)
+    if state.moments is not None:
+        exact = rescaled_parameters(given, state.moments, exact)
+
+    def restored(parameters: Parameters) -> Parameters:
+        return without_kept(state.policy, parameters, exact)
+
+    policy = with_parameters(state.policy, restored(parameters_of(state.policy)))
+    average = None if state.average is None else restored(state.average)
+    return dataclasses.replace(state, policy=policy, average=average)
 
 
 def take_over(

@@ -28,6 +28,7 @@ from asap.policy.score import (
     weighted_score,
     weighted_score_by_autodiff,
     with_parameters,
+    without_kept,
 )
 
 
@@ -63,8 +64,8 @@ def step_scale(config: LearnConfig, iteration: Int[Array, ""]) -> Float[Array, "
 def ascend(
     config: LearnConfig, policy: ASAPPolicy, gradient: Parameters, optimizer: optax.OptState, iteration: Int[Array, ""]
 ) -> tuple[ASAPPolicy, optax.OptState]:
-    """One step uphill, with a step size for the skills and one for the hyperplanes."""
-    direction, optimizer = optimizer_of(config).update(gradient, optimizer)
+    """One step uphill, with a step size for the skills and one for the hyperplanes; what is kept stays."""
+    direction, optimizer = optimizer_of(config).update(without_kept(policy, gradient), optimizer)
     scale = step_scale(config, iteration)
     sizes = Parameters(
         *(config.step_size_beta if field in OF_THE_PLANES else config.step_size_theta for field in Parameters._fields)

@@ -39,6 +39,7 @@ from asap.model.training import blank_start, holds_run, learn_on, seeds_of, temp
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.from_policy import checked_digits
+from asap.policy.rules.given import read_text
 from asap.policy.score import parameters_of
 from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback
@@ -83,8 +84,11 @@ class ASAP:
         preset: str | None = None,
         settings: str | Iterable[str] | Mapping[str, Any] = (),
         workers: int | str = IN_PROCESS,
+        rules: str | os.PathLike | None = None,
     ):
+        text, rules_name = (None, "rules") if rules is None else read_text(rules)
         options = {
+            "policy.rules": text,
             "policy.hyperplanes": integer_or_none("hyperplanes", hyperplanes),
             "policy.skills": skills,
             **feature_settings(features),
@@ -94,7 +98,7 @@ class ASAP:
         }
         values = parse_settings(Config, settings)
         names, live = given_task(env, values)
-        self._set_up(*compose(names, options, preset, None, values, live), str(workers))
+        self._set_up(*compose(names, options, preset, None, values, live, rules_name), str(workers))
 
     def _set_up(self, config: Config, tasks: TaskSet, workers: str) -> None:
         self.config, self.tasks, self._workers = config, tasks, workers

@@ -259,6 +259,8 @@ def _starts(training: Training, experience: Experience) -> Start:
     for index, seed in enumerate(seeds_of(config)):
         own = None if given is None else member(given, index)
         found.append(found_start(config, experience, seed, own, _searching(training, index)))
+    for note in found[0].notes:
+        training.notice(note)
     policies, moments, totals = stacked_starts(found)
     critics = stack([drawn_critic(config, tasks, seed) for seed in seeds_of(config)])
     _warn(training, experience, member(policies, 0))

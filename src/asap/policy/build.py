@@ -17,6 +17,7 @@ from asap.policy.features import Basis, Features, Fourier, Network, Polynomial
 from asap.policy.host import Plan
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
+from asap.policy.rules.given import given_rules
 from asap.policy.skills import GaussianSkills, GibbsSkills, UniformSkills
 
 START_SCALE = 0.01  # Skills start near uniform: symmetric ones would get equal gradients and never part.
@@ -25,7 +26,9 @@ START_LOG_STD = -0.5  # Of Gaussian skills, whose range of actions is from -1 to
 
 
 def build_policy(config: PolicyConfig, tasks: tuple[Task, ...], generator: np.random.Generator) -> ASAPPolicy:
-    """A fresh policy at its misspecified start; the first task decides what is left open."""
+    """A fresh policy at its misspecified start, or as rules have it; the first task decides what is left open."""
+    if config.rules:
+        return _kept(given_rules(config, tasks).policy(), config)
     psi, phi = build_psi(config, tasks), build_phi(config, tasks)
     num_psi, num_phi = psi.size(len(tasks[0].descriptor)), phi.size(len(tasks[0].descriptor))
     shape = (config.num_skills, tasks[0].spec.num_actions, num_phi)
@@ -36,7 +39,16 @@ def build_policy(config: PolicyConfig, tasks: tuple[Task, ...], generator: np.ra
         skills = GaussianSkills(theta, np.full(shape[:2], START_LOG_STD, np.float32))
     psi, phi = (_with_drawn_network(features, generator) for features in (psi, phi))
     partition = Partition(beta, np.float32(config.alpha_beta), config.region_skills or None)
-    return ASAPPolicy(partition, skills, psi, phi, config.termination)
+    return _kept(ASAPPolicy(partition, skills, psi, phi, config.termination), config)
+
+
+def _kept(policy: ASAPPolicy, config: PolicyConfig) -> ASAPPolicy:
+    """With all of its planes or skills kept, where the config says so."""
+    if config.keep is None:
+        return policy
+    planes, skills = tuple(range(policy.partition.num_planes)), tuple(range(policy.num_skills))
+    kept = policy.kept._replace(**({"planes": planes} if config.keep == "partition" else {"skills": skills}))
+    return dataclasses.replace(policy, kept=kept)
 
 
 def uniform_policy(task: Task) -> ASAPPolicy:

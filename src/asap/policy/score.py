@@ -27,12 +27,13 @@ import equinox as eqx
 import jax
 import jax.flatten_util
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.arrays import lift, log_total, total
 from asap.base.types import Transition
 from asap.policy.features import Network
-from asap.policy.policy import ASAPPolicy
+from asap.policy.policy import NOTHING, ASAPPolicy
 from asap.policy.skills import GaussianSkills
 
 SAMPLED, MARGINAL = "sampled", "marginal"
@@ -56,6 +57,25 @@ def with_parameters(policy: ASAPPolicy, parameters: Parameters) -> ASAPPolicy:
     places = [part for part, new in zip(_learned(policy), parameters) if new is not None]
     new = tuple(new for new in parameters if new is not None)
     return eqx.tree_at(lambda p: tuple(part(p) for part in places), policy, new)
+
+
+def without_kept(policy: ASAPPolicy, parameters: Parameters, instead: Parameters | None = None) -> Parameters:
+    """With zeros, or with other numbers, in the place of those that belong to planes and skills that are kept."""
+    if policy.kept == NOTHING:
+        return parameters
+
+    def masked(own: Array, other: Array | None, kept: tuple[int, ...]) -> Array:
+        mask = np.zeros(own.shape[0], bool)
+        mask[list(kept)] = True
+        return jnp.where(lift(mask, 1, own.ndim - 1), 0.0 if other is None else other, own)
+
+    others = Parameters(None, None) if instead is None else instead
+    log_std = parameters.log_std
+    return parameters._replace(
+        theta=masked(parameters.theta, others.theta, policy.kept.skills),
+        beta=masked(parameters.beta, others.beta, policy.kept.planes),
+        log_std=None if log_std is None else masked(log_std, others.log_std, policy.kept.skills),
+    )
 
 
 def _learned(policy: ASAPPolicy) -> tuple[Callable[[ASAPPolicy], Any], ...]:

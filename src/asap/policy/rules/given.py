@@ -87,7 +87,11 @@ def given_rules(config: PolicyConfig, tasks: tuple[Task, ...], name: str = "rule
     inputs = tuple(names.index(each) for each in (config.inputs or first.inputs))
     degree = config.degree if config.basis == "polynomial" else 1
     shape = Shape(inputs, degree, config.skills == "linear", config.alpha_beta, config.alpha_theta)
+    rules = rules._replace(book=rules.book._replace(termination=config.termination))
     policy = rules.book.policy(shape)
+    is_linear = all(isinstance(f.basis, Polynomial) and f.basis.degree <= 1 for f in (policy.psi, policy.phi))
+    if first.is_scaled and not is_linear:
+        shape = shape._replace(scaling=(np.zeros(len(names)), np.ones(len(names))))
     extra = config.hyperplanes - policy.partition.num_planes
     if extra < 0:
         what = f"the rules have {counted(policy.partition.num_planes, 'test')}"
@@ -95,20 +99,35 @@ def given_rules(config: PolicyConfig, tasks: tuple[Task, ...], name: str = "rule
     return Given(rules, shape, extra)
 
 
-def settings_of_rules(text: str, config: PolicyConfig, tasks: tuple[Task, ...], name: str) -> dict[str, object]:
-    """What rules say about a policy, as settings: so its size is known before it is made."""
+def settings_of_rules(
+    config: PolicyConfig, tasks: tuple[Task, ...], name: str, planes: int | None
+) -> dict[str, object]:
+    """What the rules of a config say about its policy, as settings: so its size is known before it is made.
+
+    `planes` are as many as the user has asked for.
+    """
     vocabulary = Vocabulary.of(tasks[0].spec, len(tasks[0].descriptor))
-    book = read_rules(text, vocabulary, name).book
-    policy = book.policy()
+    book = read_rules(config.rules, vocabulary, name).book
+    policy, count = book.policy(), len(book.tests)
+    if planes is not None and planes < count:
+        what = f"the rules have {counted(count, 'different test')}"
+        raise UserError("policy.hyperplanes", what, planes, "leave it out, or give as many")
+    for _ in range((planes or count) - count):
+        policy = grow(policy, np.zeros(policy.partition.beta.shape[-1], np.float32))
     is_linear = not policy.phi.constant or config.skills == "linear"
     skills = "linear" if is_linear else "gaussian" if vocabulary.action_bounds is not None else "constant"
-    settings: dict[str, object] = {"policy.skills": skills, "policy.task_features": policy.psi.task}
+    settings: dict[str, object] = {
+        "policy.hyperplanes": policy.partition.num_planes,
+        "policy.region_skills": policy.partition.region_skills or (),
+        "policy.skills": skills,
+        "policy.start": "random",
+        "run.candidates": 0,
+    }
     if isinstance(policy.psi.basis, Polynomial):
         degree = max(policy.psi.basis.degree, config.degree if config.basis == "polynomial" else 1)
-        settings |= (
-            {"policy.basis": "linear"} if degree == 1 else {"policy.basis": "polynomial", "policy.degree": degree}
-        )
-    return settings | {"run.candidates": 0, "policy.start": "random"}
+        basis = {"policy.basis": "linear"} if degree == 1 else {"policy.basis": "polynomial", "policy.degree": degree}
+        return settings | basis
+    return settings
 
 
 def _softened(test: Test, values: Float[np.ndarray, "V N"]) -> Test:
