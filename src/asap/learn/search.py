@@ -260,8 +260,22 @@ def start_from_rules(config: Config, experience: Experience, seed: int) -> Found
         policy = rescaled(book.policy(given.shape), trials.moments)
     else:  # Features that are not linear are scaled once, before the weights: later it would change the policy.
         policy = book.policy(given.shape._replace(scaling=shift_and_scale(trials.moments)))
+    policy = _with_usual_slopes(policy)
     policy = dataclasses.replace(given.grown(policy, states, seed), kept=drawn_policy(config, tasks, seed).kept)
     return Found(policy, trials.moments, trials.spent, tuple(notes))
+
+
+def _with_usual_slopes(policy: ASAPPolicy) -> ASAPPolicy:
+    """The same planes, with alpha_beta so large that their weights are as small as those of planes that are drawn.
+
+    Step sizes are meant for such weights: a sharp plane with large ones would turn too slowly to be corrected.
+    """
+    partition = policy.partition
+    margins = float(partition.alpha_beta) * partition.beta
+    slopes = np.linalg.norm(margins[:, int(policy.psi.basis.has_bias) :], axis=-1)
+    alpha_beta = np.float32(max(slopes.max(initial=0.0) / MARGIN, 1.0)) * partition.alpha_beta
+    partition = dataclasses.replace(partition, beta=np.float32(margins / alpha_beta), alpha_beta=np.float32(alpha_beta))
+    return dataclasses.replace(policy, partition=partition)
 
 
 def _first_states(experience: Experience, policy: ASAPPolicy, seen: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -50,6 +50,7 @@ def as_given(config: Config, experience: Experience, state: TrainState) -> Train
         return state
     given = drawn_policy(config, experience.tasks, 0)
     exact = parameters_of(given)
+    exact = exact._replace(beta=exact.beta * (given.partition.alpha_beta / state.policy.partition.alpha_beta))
     if state.moments is not None:
         exact = rescaled_parameters(given, state.moments, exact)
 

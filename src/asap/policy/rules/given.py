@@ -24,7 +24,8 @@ from asap.policy.rules.write import comparison, does
 from asap.policy.surgery import grow
 
 SUREST = 0.95
-SHARPEST = 0.1  # Of the deviation of a sum from state to state.
+SHARPEST = 0.1  # Of the deviation of a sum from state to state: what is sharper is softened,
+SOFTENED = 1.0  # to this. With a tenth a wrong plane turned too slowly (docs/rules.md).
 SPREAD = 0.3  # Of an action's range: the deviation of a Gaussian skill that is given none.
 TYPICAL_LEAD = 3.0  # Of the largest score over the next, on average.
 NEW_SLOPES = 0.5  # Typical margin of a plane that is added to the given ones.
@@ -131,10 +132,10 @@ def settings_of_rules(
 
 
 def _softened(test: Test, values: Float[np.ndarray, "V N"]) -> Test:
-    least = SHARPEST * float(test.value.at(values).std())
-    if test.keep or not least or (test.within is not None and test.within >= least):
+    spread = float(test.value.at(values).std())
+    if test.keep or not spread or (test.within is not None and test.within >= SHARPEST * spread):
         return test
-    return test._replace(within=float(f"{least:.2g}"))
+    return test._replace(within=float(f"{SOFTENED * spread:.2g}"))
 
 
 def _undecided(skill: Skill, values: Float[np.ndarray, "V N"], book: Rulebook) -> Skill:
