@@ -1,0 +1,220 @@
+"""What learning made of given rules: which plane moved and how far, which skill changed its mind, which case fell idle, and
+what it gained."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from asap.base.numbers import counted, number, percent, play_in_words
+from asap.base.spec import Task, TaskSet
+from asap.base.stats import bootstrap_interval
+from asap.experience.protocol import Evaluation
+from asap.policy.policy import ASAPPolicy
+from asap.policy.regions import OWNS
+from asap.policy.rules.from_policy import Reading, Sample, read_rounded, sample_states
+from asap.policy.rules.given import Given
+from asap.policy.rules.rulebook import Rulebook, Test
+from asap.policy.rules.sums import Sum
+from asap.policy.rules.write import comparison, does
+
+SAME_ANGLE = 1.0  # Degrees: less is not worth a word.
+ALONGSIDE = 60.0  # Degrees up to which a plane is said to have moved, and not only turned.
+
+
+class Gain(NamedTuple):
+    """Mean returns of the same episodes, with 95 % intervals."""
+
+    given: tuple[float, float, float]
+    corrected: tuple[float, float, float]
+    difference: tuple[float, float, float]
+    episodes: int
+    deterministic: bool
+
+
+@dataclass(frozen=True)
+class Changes:
+    """`text` for people, `as_dict` for JSON."""
+
+    title: str
+    lines: tuple[str, ...]
+    numbers: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        return "\n".join([self.title, "", *self.lines])
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.numbers
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def changes(
+    given: Given,
+    policy: ASAPPolicy,
+    tasks: TaskSet,
+    played: tuple[Evaluation, Evaluation] | None,
+    deterministic: bool,
+    digits: int | None = None,
+) -> Changes:
+    """`played` are the given rules and the corrected ones on the same episodes; None where nothing can be played."""
+    task, vocabulary = tasks.tasks[0], given.book.vocabulary
+    states = _states(policy, task, played)
+    sample = Sample.of({each.descriptor: states for each in tasks.tasks})
+    values = vocabulary.values(*sample)
+    reading, *_ = read_rounded(policy, vocabulary, sample, digits)
+    planes = [_plane(k, test, reading, values) for k, test in enumerate(given.book.tests)]
+    added = [_added(plane, reading) for plane in range(len(given.book.tests), policy.partition.num_planes)]
+    skills = [_skill(s, given.book, reading) for s in range(len(given.book.skills))]
+    gain = None if played is None else _gain(tasks, *played, deterministic)
+    cases = _idle_cases(given, reading, policy, played)
+    lines = [line for part in (planes, added, skills) for entry in part for line in (*entry["words"], "")]
+    lines += [*(entry["words"] for entry in cases), *([""] if cases else []), *([] if gain is None else _in_words(gain))]
+    numbers = {
+        "task": task.name,
+        "planes": planes + added,
+        "skills": skills,
+        "unused_cases": cases,
+        "gain": None if gain is None else gain._asdict(),
+    }
+    changed = sum(entry["changed"] for entry in planes + skills)
+    title = f"{' and '.join(tasks.names)}: learning changed {changed} of {counted(len(planes) + len(skills), 'part')} of the given rules."
+    return Changes(title, tuple(lines), numbers)
+
+
+def _states(policy: ASAPPolicy, task: Task, played: Sequence[Evaluation] | None) -> np.ndarray:
+    seen = [each.observations for each in played or () if each.observations is not None and len(each.observations)]
+    return sample_states(policy, task, np.concatenate(seen) if seen else None)
+
+
+def _plane(k: int, test: Test, reading: Reading, values: Float[np.ndarray, "V N"]) -> dict[str, Any]:
+    vocabulary = reading.book.vocabulary
+    name, before = f"plane {k + 1}", comparison(test, vocabulary)
+    if k not in reading.planes:
+        words = [f"{name}  given:      {before}", "         corrected:  one side everywhere"]
+        return {"plane": k + 1, "given": before, "corrected": None, "changed": True, "words": words}
+    now = reading.book.tests[reading.planes.index(k)]
+    if _angle(test.value, now.value, values) > 90:  # The same side of both is positive, as far as can be said.
+        now = now._replace(value=now.value.scaled(-1))
+    other = float(((test.value.at(values) > 0) != (now.value.at(values, reading.units[0]) > 0)).mean())
+    angle, moved = _angle(test.value, now.value, values), _moved(test.value, now.value, values)
+    after = comparison(now, vocabulary)
+    unit = f" {vocabulary.unit_of(test.value)}".rstrip()
+    what = []
+    if angle > SAME_ANGLE:
+        what.append(f"turned by {angle:.0f} degrees")
+    if moved is not None and abs(moved) > 1e-9:
+        what.append(f"moved by {number(moved)}{unit}")
+    what.append(f"another side in {percent(other)} of the states")
+    is_changed = bool(other) or angle > SAME_ANGLE
+    kept = ["as it was"] if test.keep or not is_changed else what
+    words = [f"{name}  given:      {before}", f"         corrected:  {after}", f"         {', '.join(kept)}"]
+    numbers = {"turned_degrees": angle, "moved": moved, "other_side": other, "changed": is_changed and not test.keep}
+    return {"plane": k + 1, "given": before, "corrected": after, **numbers, "words": words}
+
+
+def _slopes(value: Sum, spread: Float[np.ndarray, "V"]) -> Float[np.ndarray, "V"] | None:
+    """In deviations of the states; None where the sum is not linear."""
+    slopes = np.zeros(len(spread))
+    for term, c in value.terms.items():
+        if len(term.variables) != 1 or term.wave is not None or term.unit is not None:
+            return None
+        slopes[term.variables[0]] = c
+    return slopes * spread
+
+
+def _angle(before: Sum, after: Sum, values: Float[np.ndarray, "V N"]) -> float:
+    """Between two planes, where every observation counts in deviations; 0 where one of them is no plane."""
+    first, second = (_slopes(value, values.std(1)) for value in (before, after))
+    if first is None or second is None or not first.any() or not second.any():
+        return 0.0
+    cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+    return math.degrees(math.acos(float(np.clip(cosine, -1, 1))))
+
+
+def _moved(before: Sum, after: Sum, values: Float[np.ndarray, "V N"]) -> float | None:
+    """How far the boundary went, in units of the given sum: from the mean state straight to it, before and after."""
+    spread, centre = values.std(1), values.mean(1, keepdims=True)
+    first, second = _slopes(before, spread), _slopes(after, spread)
+    if first is None or second is None or _angle(before, after, values) > ALONGSIDE:
+        return None
+    direction = first / np.linalg.norm(first)
+    along = float(second @ direction)
+    if abs(along) < 1e-12:
+        return None
+    here = centre[:, 0] - float(after.at(centre)[0]) / along * direction * spread
+    return float(before.at(here[:, None])[0])
+
+
+def _added(plane: int, reading: Reading) -> dict[str, Any]:
+    if plane not in reading.planes:
+        return {"plane": plane + 1, "given": None, "corrected": None, "changed": False, "words": [f"plane {plane + 1}  added: one side everywhere"]}
+    after = comparison(reading.book.tests[reading.planes.index(plane)], reading.book.vocabulary)
+    return {"plane": plane + 1, "given": None, "corrected": after, "changed": False, "words": [f"plane {plane + 1}  added:      {after}"]}
+
+
+def _skill(s: int, book: Rulebook, reading: Reading) -> dict[str, Any]:
+    printed = next(skill for skill, own in zip(reading.book.skills, reading.skills) if s in own)
+    before, after = (does(skill, book.vocabulary) for skill in (book.skills[s], printed))
+    name = book.names[s] if book.names and book.names[s] else f"skill {s}"
+    pad, is_changed = " " * (len(name) + 2), before != after and not book.skills[s].keep
+    words = [f"{name}  given:      {'; '.join(filter(None, before))}"]
+    words.append(f"{pad}corrected:  {'; '.join(filter(None, after))}" if is_changed else f"{pad}as it was")
+    return {"skill": s, "name": name, "given": before, "corrected": after, "changed": is_changed, "words": words}
+
+
+def _idle_cases(
+    given: Given, reading: Reading, policy: ASAPPolicy, played: tuple[Evaluation, Evaluation] | None
+) -> list[dict[str, Any]]:
+    """Given cases whose skill is hardly used any more, though it was."""
+    if played is None:
+        return []
+    before, after = (np.einsum("ms->s", each.skill_steps[0]) for each in played)
+    before, after = (each / max(each.sum(), 1) for each in (before, after))
+    count, found = len(given.book.skills), []
+    for case in given.rules.cases:
+        skill = given.book.region_skills[case.regions[0]] if case.regions else None
+        if skill is None:
+            continue
+        own = [s for s in range(policy.num_skills) if s % count == skill]  # Planes that were added double the skills.
+        used, was = float(after[own].sum()), float(before[own].sum())
+        if used < OWNS <= was:
+            words = f"line {case.line}: hardly used any more ({percent(used)} of the steps, before {percent(was)}): {case.text}"
+            found.append({"line": case.line, "case": case.text, "before": was, "after": used, "words": words})
+    return found
+
+
+def _gain(tasks: TaskSet, given: Evaluation, corrected: Evaluation, deterministic: bool) -> Gain:
+    first, second = (np.einsum("m,mn->n", tasks.shares, each.returns[0]) for each in (given, corrected))
+
+    def interval(values: np.ndarray) -> tuple[float, float, float]:
+        return float(values.mean()), *bootstrap_interval(values)
+
+    return Gain(interval(first), interval(second), interval(second - first), len(first), deterministic)
+
+
+def _in_words(gain: Gain) -> list[str]:
+    def told(values: tuple[float, float, float]) -> str:
+        mean, low, high = (number(value) for value in values)
+        return f"{mean} ({low} to {high})"
+
+    more = "more" if gain.difference[0] >= 0 else "less"
+    size = tuple(sorted(abs(value) for value in gain.difference[1:])) if gain.difference[0] else (0.0, 0.0)
+    difference = f"{number(abs(gain.difference[0]))} {more}"
+    if np.sign(gain.difference[1]) == np.sign(gain.difference[2]):
+        difference += f" ({number(size[0])} to {number(size[1])})"
+    else:
+        difference += ", which may be chance"
+    how = play_in_words(gain.episodes, gain.deterministic)
+    return [
+        f"return  given:      {told(gain.given)}",
+        f"        corrected:  {told(gain.corrected)}: {difference}",
+        f"        {how}; 95 % intervals",
+    ]
+
+
