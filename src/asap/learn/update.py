@@ -15,16 +15,9 @@ from asap.experience.protocol import Batch, Carry, Experience, Fed
 from asap.learn.convergence import averaged, watch
 from asap.learn.judge import Judged, judge
 from asap.learn.state import Budget, Metrics, TrainState, is_active
-from asap.learn.updates import UPDATES, Step
-from asap.policy.scaling import (
-    Moments,
-    merged,
-    moments_of,
-    rescaled,
-    rescaled_gradients,
-    rescaled_parameters,
-    rescaled_squares,
-)
+from asap.learn.updates import UPDATES, Inputs, Step
+from asap.policy import scaling
+from asap.policy.scaling import Moments, merged, moments_of
 from asap.policy.score import Parameters, parameters_of
 
 PLAY = 3  # Id of the stream of a seed's key that updates play with.
@@ -38,7 +31,8 @@ def update(
     discount = experience.tasks.spec.discount if learn.discount is None else learn.discount
     carry, batch = experience.collect(fold(key, PLAY, state.iteration), state.policy, state.carry, fed)
     judged = judge(config, discount, state.policy, state.critic, state.moments, batch)
-    step = UPDATES[learn.learner](learn, state.policy, batch, judged.weights, state.optimizer, state.iteration)
+    inputs = Inputs(learn, state.policy, batch, judged.weights, state.optimizer, state.iteration)
+    step = UPDATES[learn.learner](inputs)
     return take_over(config, budget, state, step, judged, carry, batch)
 
 
@@ -88,18 +82,15 @@ def scaled_by(state: TrainState, moments: Moments) -> TrainState:
     old, monitor, optimizer = state.policy, state.monitor, state.optimizer
 
     def parameters(before: Parameters) -> Parameters:
-        return rescaled_parameters(old, moments, before)
+        return scaling.rescaled_parameters(old, moments, before)
 
     monitor = monitor._replace(total=parameters(monitor.total), previous=parameters(monitor.previous))
     if isinstance(optimizer, optax.ScaleByAdamState):
-        gradients, squares = (
-            rescaled_gradients(old, moments, optimizer.mu),
-            rescaled_squares(old, moments, optimizer.nu),
-        )
-        optimizer = optimizer._replace(mu=gradients, nu=squares)
+        gradients = scaling.rescaled_gradients(old, moments, optimizer.mu)
+        optimizer = optimizer._replace(mu=gradients, nu=scaling.rescaled_squares(old, moments, optimizer.nu))
     return dataclasses.replace(
         state,
-        policy=rescaled(old, moments),
+        policy=scaling.rescaled(old, moments),
         moments=moments,
         monitor=monitor,
         optimizer=optimizer,

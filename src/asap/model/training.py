@@ -23,13 +23,12 @@ from asap.config.toml import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress
 from asap.learn.loop import Loop
-from asap.learn.search import found_start, no_totals, num_tried, stacked_starts
-from asap.learn.state import Budget, Start, TrainState, drawn_critic, drawn_policy, parameter_digest, restored
+from asap.learn.search import found_start, num_tried
+from asap.learn.state import Budget, Start, TrainState, drawn_policy, drawn_start, parameter_digest, restored
 from asap.model.result import Result
 from asap.model.verdict import Verdict, random_play, verdict_of
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
-from asap.policy.scaling import no_moments
 from asap.policy.score import parameters_of, with_parameters
 from asap.runs.checkpoints import require_same
 from asap.runs.directory import Run, print_note
@@ -234,12 +233,7 @@ def seeds_of(config: Config) -> range:
 
 def blank_start(config: Config, tasks: TaskSet) -> Start:
     """Of all seeds, for its shapes."""
-    policies, critics = (
-        stack([draw(config, tasks, seed) for seed in seeds_of(config)]) for draw in (drawn_policy, drawn_critic)
-    )
-    count, size = config.run.seeds, len(tasks.spec.observation_names)
-    moments = stack([no_moments(size)] * count) if tasks.is_scaled else None
-    return Start(policies, critics, stack([no_totals(tasks)] * count), moments)
+    return stack([drawn_start(config, tasks, seed) for seed in seeds_of(config)])
 
 
 @contextlib.contextmanager
@@ -259,10 +253,8 @@ def _starts(training: Training, experience: Experience) -> Start:
     for index, seed in enumerate(seeds_of(config)):
         own = None if given is None else member(given, index)
         found.append(found_start(config, experience, seed, own, _searching(training, index)))
-    policies, moments, totals = stacked_starts(found)
-    critics = stack([drawn_critic(config, tasks, seed) for seed in seeds_of(config)])
-    _warn(training, experience, member(policies, 0))
-    return Start(policies, critics, totals, moments)
+    _warn(training, experience, found[0].policy)
+    return stack(found)
 
 
 def _searching(training: Training, index: int) -> OnProgress:
