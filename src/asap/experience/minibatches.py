@@ -5,7 +5,6 @@ fit, then into the second, and so on; what is left of a lane is filled with step
 data has its own order, a function of seed and pass, so the n-th minibatch of a seed is a function of seed and n alone.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -45,12 +44,9 @@ class Batches:
     def feed(self, seeds: range, iterations: np.ndarray, count: int) -> Minibatch:
         """The next `count` minibatches of every seed; leaves have axes (count, seeds, ...)."""
         found = [
-            [self.minibatch(seed, int(first) + n) for seed, first in zip(seeds, iterations, strict=True)]
-            for n in range(count)
+            self.minibatch(seed, int(at) + n) for n in range(count) for seed, at in zip(seeds, iterations, strict=True)
         ]
-        return jax.tree.map(
-            lambda *leaves: np.stack(leaves).reshape(count, len(seeds), *leaves[0].shape), *sum(found, [])
-        )
+        return jax.tree.map(lambda *leaves: np.stack(leaves).reshape(count, len(seeds), *leaves[0].shape), *found)
 
     def minibatch(self, seed: int, iteration: int) -> Minibatch:
         number, first, lanes = self._passes.get(seed, (-1, 0, []))
@@ -78,38 +74,29 @@ class Batches:
 
     def fill(self, lanes: list[np.ndarray]) -> Minibatch:
         """These episodes, lane by lane."""
-        blank = self._blank()
+        shape, layout = (self.lanes, self.window), self.dataset.layout
+        flat, off = np.zeros(shape, np.float32), np.zeros(shape, bool)
+        observation = np.zeros((*shape, layout.num_observations), np.float32)
+        blank = Minibatch(
+            observation, observation.copy(), np.zeros((*shape, len(layout.descriptor)), np.float32),
+            np.zeros(shape, np.int32), flat, off, off.copy(), off.copy(), flat.copy(), flat.copy(), off.copy(),
+        )  # fmt: skip
         for lane, members in enumerate(lanes):
             at = 0
             for index in members:
                 at = self._lay(blank, lane, at, int(index))
         return blank
 
-    def _blank(self) -> Minibatch:
-        shape, layout = (self.lanes, self.window), self.dataset.layout
-        wide = functools.partial(np.zeros, dtype=np.float32)
-        flat, off = wide(shape), np.zeros(shape, bool)
-        observation, descriptor = wide((*shape, layout.num_observations)), wide((*shape, len(layout.descriptor)))
-        return Minibatch(
-            observation, observation.copy(), descriptor, np.zeros(shape, np.int32), flat,
-            off, off.copy(), off.copy(), flat.copy(), flat.copy(), off.copy(),
-        )  # fmt: skip
-
     def _lay(self, into: Minibatch, lane: int, at: int, index: int) -> int:
         """One episode into its place; gives where the next one begins."""
         logged = self.dataset.read(index)
         end = at + len(logged.action)
-        here = lane, slice(at, end)
-        into.observation[here] = logged.observation
+        here, last = (lane, slice(at, end)), (lane, end - 1)
+        for name in ("observation", "descriptor", "action", "reward", "behaviour_log_prob"):
+            getattr(into, name)[here] = getattr(logged, name)
         into.next_observation[lane, at : end - 1] = logged.observation[1:]
-        into.next_observation[lane, end - 1] = logged.final_observation
-        into.descriptor[here] = logged.descriptor
-        into.action[here] = logged.action
-        into.reward[here] = logged.reward
-        into.behaviour_log_prob[here] = logged.behaviour_log_prob
-        into.merit[here] = self.merits[index]
-        into.counted[here] = True
-        into.terminated[lane, end - 1] = logged.terminated
-        into.truncated[lane, end - 1] = not logged.terminated
-        into.success[lane, end - 1] = self.dataset.episodes.success[index]
+        into.next_observation[last] = logged.final_observation
+        into.merit[here], into.counted[here] = self.merits[index], True
+        into.terminated[last], into.truncated[last] = logged.terminated, not logged.terminated
+        into.success[last] = self.dataset.episodes.success[index]
         return end

@@ -61,9 +61,8 @@ UNKNOWN = Value(np.nan, (np.nan, np.nan), np.nan, (np.nan, np.nan))
 def estimate(policy: ASAPPolicy, dataset: Dataset, discount: float, seed: int = 0) -> Estimate:
     """The value of a policy from the data alone. A deterministic or unknown behaviour tells nothing about others."""
     if policy.termination is not None:
-        raise UserError(
-            "policy.termination", "logged data do not tell the skill before", policy.termination, "judge it by playing"
-        )
+        what = "logged data do not tell the skill before"
+        raise UserError("policy.termination", what, policy.termination, "judge it by playing")
     if not dataset.is_stochastic:
         return Estimate(UNKNOWN, 0.0, available=False)
     batches = Batches(dataset, EPISODES_AT_ONCE, 1, np.ones(dataset.num_episodes, np.float32))

@@ -179,11 +179,7 @@ def _play_into(body: Callable, carry: tuple[Moment, Any], collector: EndingColle
 def cast(tasks: CompiledTasks, actor: Actor, lane_key: Key, step: Int[Array, ""] | int) -> Draws:
     reset = fold(lane_key, step, 1)
     task = reset if tasks.size == 1 else fold(lane_key, step, 2)  # Not drawn where it decides nothing.
-    return Draws(tasks.env.noise(fold(lane_key, step, 0)), reset, task, cast_choice(actor, lane_key, step))
-
-
-def cast_choice(actor: Actor, lane_key: Key, step: Int[Array, ""] | int) -> tuple[Float[Array, ""], ...]:
-    return actor.draws(fold(lane_key, step, 3))
+    return Draws(tasks.env.noise(fold(lane_key, step, 0)), reset, task, actor.draws(fold(lane_key, step, 3)))
 
 
 def look(tasks: CompiledTasks, episode: Episode) -> tuple[Float[Array, "O"], Float[Array, "Z"]]:
@@ -214,7 +210,7 @@ def start_moments(tasks: CompiledTasks, actor: Actor, keys: Key, lanes: Lane) ->
 
     def start(lane_key: Key, lane: Lane) -> Moment:
         x, m = look(tasks, lane.episode)
-        skill, action = actor.choose(cast_choice(actor, lane_key, -1), x, m, lane.previous_skill)
+        skill, action = actor.choose(actor.draws(fold(lane_key, -1, 3)), x, m, lane.previous_skill)
         return Moment(lane, skill, action, cast(tasks, actor, lane_key, 0))
 
     return jax.vmap(start, in_axes=-1, out_axes=-1)(keys, lanes)
@@ -312,17 +308,20 @@ class WholeEpisodes(NamedTuple):
         return gathered[1]
 
 
+def time_before_lanes(steps: Transition) -> Transition:
+    """What was stacked over time has it first."""
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), steps)
+
+
 def play_window(
     policy: ASAPPolicy, tasks: CompiledTasks, lanes: Lane, key: Key, num_steps: int
 ) -> tuple[Lane, Transition, EpisodeTotals]:
     """`num_steps` steps of every lane with auto-reset; transitions have axes (..., time, lane)."""
     keys = lane_keys(key, jnp.arange(lanes.previous_skill.shape[-1]))
     moment = start_moments(tasks, policy, keys, lanes)
-    # A policy that commits decides also by the skill it enters.
-    moment, totals, transitions = play(
-        tasks, policy, keys, moment, Window(tasks, policy.termination is None), num_steps
-    )
-    return moment.lane, jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), transitions), totals
+    window = Window(tasks, policy.termination is None)  # A policy that commits decides also by the skill it enters.
+    moment, totals, transitions = play(tasks, policy, keys, moment, window, num_steps)
+    return moment.lane, time_before_lanes(transitions), totals
 
 
 def play_episodes(
@@ -335,5 +334,5 @@ def play_episodes(
     keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(num_episodes))
     whole = WholeEpisodes(Window(tasks, policy.termination is None))
     _, (totals, _), steps = play(tasks, policy, keys, moment, whole, most_steps=tasks.env.spec.horizon)
-    steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), steps)
+    steps = time_before_lanes(steps)
     return steps._replace(next_observation=steps.observation), totals
