@@ -79,7 +79,13 @@ class Scores(NamedTuple):
             running = add_score(self.policy, self.tasks, before, running, self.gradient)
         may_start = gathered.started < self.num_episodes
         totals = add(gathered.totals, count_ended(outcome, self.tasks.size, running.playing))
-        running = move_on(running, outcome, may_start, self.discount)
+        ended = outcome.terminated | outcome.truncated
+        running = running._replace(
+            discounted=running.discounted + running.weight * outcome.reward,
+            weight=running.weight * self.discount,
+            finished=ended & running.playing,
+            playing=running.playing & (~ended | may_start),
+        )
         started = gathered.started + jnp.where(may_start, running.finished.sum(), 0)
         return GatheredScores(running, sums, totals, started), None
 
@@ -116,12 +122,8 @@ def collect_finished(episodes: ScoredEpisodes, running: RunningScores) -> tuple[
 
     theta, theta_plain = close(episodes.weighted.theta, episodes.plain.theta, running.theta)
     beta, beta_plain = close(episodes.weighted.beta, episodes.plain.beta, running.beta)
-    collected = episodes._replace(
-        weighted=Parameters(theta, beta),
-        plain=Parameters(theta_plain, beta_plain),
-        returns=episodes.returns + returns.sum(),
-    )
-    keep = 1 - done
+    sums = Parameters(theta, beta), Parameters(theta_plain, beta_plain)
+    collected, keep = ScoredEpisodes(*sums, episodes.returns + returns.sum()), 1 - done
     return collected, running._replace(
         theta=running.theta * keep,
         beta=running.beta * keep,
@@ -194,13 +196,3 @@ def subtract_means(policy: ASAPPolicy, episodes: ScoredEpisodes) -> ScoredEpisod
         return sums._replace(theta=sums.theta - sums.theta.sum(1, keepdims=True) * sigma)
 
     return episodes._replace(weighted=centred(episodes.weighted), plain=centred(episodes.plain))
-
-
-def move_on(running: RunningScores, outcome: Outcome, may_start: Bool[Array, ""], discount: float) -> RunningScores:
-    ended = outcome.terminated | outcome.truncated
-    return running._replace(
-        discounted=running.discounted + running.weight * outcome.reward,
-        weight=running.weight * discount,
-        finished=ended & running.playing,
-        playing=running.playing & (~ended | may_start),
-    )
