@@ -60,7 +60,5 @@ def logged_rounds(
         yield compiled_rounds(task, controller, num_episodes, seed)
         return
     player = choose(complete(Config()), TaskSet((task,), (1.0,)), IN_PROCESS, folder, notice, learns=False)
-    try:
+    with contextlib.closing(player):
         yield hosted_rounds(player, num_episodes, seed)
-    finally:
-        player.close()

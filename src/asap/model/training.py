@@ -60,8 +60,9 @@ def train(
 
     Who stops gets no evaluation; before the first state there is nothing to return, and `Interrupted` is raised.
     """
-    began, config, record = time.monotonic(), training.config, training.record
-    with _experience(training, stop) as experience:
+    began, config, tasks, record = time.monotonic(), training.config, training.tasks, training.record
+    player = choose(config, tasks, training.workers, training.folder, training.notice, stop=stop)
+    with contextlib.closing(player) as experience:
         loop = Loop(config, experience, record, training.callbacks)
         if saved is None:
             starts = _starts(training, experience)
@@ -69,7 +70,7 @@ def train(
             states = loop.start(starts)
             loop.record_start(states)
         else:
-            states = restored(loop.template(blank_start(config, training.tasks)), saved)
+            states = restored(loop.template(blank_start(config, tasks)), saved)
         before = np.asarray(states.iteration)
         states, finished = loop.run(states, stop)
         evaluation = _evaluated(training, experience, states) if evaluates and not stop.requested else None
@@ -79,7 +80,7 @@ def train(
     ess = [event["ess"] for event in record.events() if "ess" in event]
     return states, Result(
         config=config,
-        tasks=training.tasks,
+        tasks=tasks,
         evaluation=evaluation,
         curve=curve,
         updates=np.asarray(states.iteration).tolist(),
@@ -97,9 +98,9 @@ def train(
 def _nothing_left(config: Config, states: TrainState) -> str:
     """Why a run that is resumed makes no update."""
     episodes, steps = states.totals.episodes.sum(-1).max(), states.env_steps.max()
-    option, spent = (
-        ("--episodes", f"{episodes:,} episodes") if config.run.steps is None else ("--steps", f"{steps:,} steps")
-    )
+    option, spent = "--steps", f"{steps:,} steps"
+    if config.run.steps is None:
+        option, spent = "--episodes", f"{episodes:,} episodes"
     if _out_of_budget(config, states).any():
         return f"already trained for {spent}; give a larger {option}"
     return f"already trained for {spent}, until it converged"
@@ -147,7 +148,7 @@ def _judged(
 
 
 def train_run(
-    run: Run,
+    run: Run | None,
     config: Config,
     tasks: TaskSet,
     stop: StopRequest,
@@ -158,10 +159,15 @@ def train_run(
     evaluates: bool = True,
     phase: Phase = no_phase,
 ) -> tuple[TrainState, Result]:
-    """A training that is recorded in a run directory: it goes on from the newest checkpoint there.
+    """A training that is recorded in a run directory: it goes on from the newest checkpoint there. Without one, nothing is
+    written to disk unless something fails.
 
-    `saved` states are those of a model that begins to be recorded.
+    `saved` states are those of a model that learns on.
     """
+    if run is None:
+        with temporary_folder() as folder:
+            training = Training(config, tasks, InMemory(), callbacks, workers, folder, print_note, given, phase)
+            return train(training, saved, stop, evaluates)
 
     def notice(text: str) -> None:
         run.notice(text)
@@ -188,25 +194,9 @@ def train_run(
     return states, result
 
 
-def learn_on(
-    run: str | os.PathLike | None,
-    config: Config,
-    tasks: TaskSet,
-    callbacks: Sequence[Callback],
-    workers: str,
-    given: ASAPPolicy | None,
-    saved: Arrays | None,
-    stop: StopRequest,
-    phase: Phase,
-) -> tuple[TrainState, Result]:
-    """A model that learns: recorded in a run directory, or with nothing written to disk unless something fails."""
-    if run is not None:
-        text = tasks_text(config, tasks)
-        recorded = Run.open(run) if holds_run(Path(run)) else Run.create(run, to_toml(config), text)
-        return train_run(recorded, config, tasks, stop, callbacks, workers, given, saved, False, phase)
-    with temporary_folder() as folder:
-        training = Training(config, tasks, InMemory(), callbacks, workers, folder, print_note, given, phase)
-        return train(training, saved, stop, evaluates=False)
+def run_at(folder: Path, config: Config, tasks: TaskSet) -> Run:
+    """The run that is there, or a new one."""
+    return Run.open(folder) if holds_run(folder) else Run.create(folder, to_toml(config), tasks_text(config, tasks))
 
 
 def holds_run(folder: Path) -> bool:
@@ -216,15 +206,15 @@ def holds_run(folder: Path) -> bool:
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
     """For what workers print, made when it is needed; kept where something failed, because the error names it."""
-    folder = Path(tempfile.gettempdir()) / f"asap-{os.getpid()}-{os.urandom(4).hex()}"
+    folder, is_kept = Path(tempfile.gettempdir()) / f"asap-{os.getpid()}-{os.urandom(4).hex()}", False
     try:
         yield folder
     except RunError:
+        is_kept = True
         raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        if not is_kept:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def seeds_of(config: Config) -> range:
@@ -234,15 +224,6 @@ def seeds_of(config: Config) -> range:
 def blank_start(config: Config, tasks: TaskSet) -> Start:
     """Of all seeds, for its shapes."""
     return stack([drawn_start(config, tasks, seed) for seed in seeds_of(config)])
-
-
-@contextlib.contextmanager
-def _experience(training: Training, stop: StopRequest):
-    experience = choose(training.config, training.tasks, training.workers, training.folder, training.notice, stop=stop)
-    try:
-        yield experience
-    finally:
-        experience.close()
 
 
 def _starts(training: Training, experience: Experience) -> Start:
@@ -278,9 +259,8 @@ def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:
     count, needed, source = given.partition.beta.shape[0], config.run.seeds, config.run.source
     if shapes[0] != shapes[1]:
         what = f"its policies have {_size_in_words(given)}, this task needs {_size_in_words(drawn)}"
-        raise UserError(
-            "run.source", what, source, "choose tasks with the same observations and actions, K and features"
-        )
+        cure = "choose tasks with the same observations and actions, K and features"
+        raise UserError("run.source", what, source, cure)
     if count not in (1, needed):
         what = f"has {count} seeds, this run has {needed}"
         raise UserError("run.source", what, source, f"use --seeds {count}")
@@ -291,11 +271,8 @@ def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:
 def _size_in_words(policies: ASAPPolicy) -> str:
     """What decides whether policies, stacked over seeds, fit."""
     (_, planes, features), (_, skills, actions, numbers) = policies.partition.beta.shape, policies.skills.theta.shape
-    inputs = len(policies.psi.inputs)
-    return (
-        f"{inputs} inputs, K = {planes} over {features} features, {skills} skills over {actions} actions "
-        f"with {numbers} each"
-    )
+    over = f"{len(policies.psi.inputs)} inputs, K = {planes} over {features} features"
+    return f"{over}, {skills} skills over {actions} actions with {numbers} each"
 
 
 def _learned(policy: ASAPPolicy) -> tuple:
@@ -311,9 +288,7 @@ def _warn(training: Training, experience: Experience, policy: ASAPPolicy) -> Non
     """Tells of settings that hinder learning. The defaults do not, and need not wait for the look."""
     if training.config.policy == PolicyConfig():
         return
-    states = experience.random_states()
-    if states is None:
-        return
-    for text in warnings_about(policy, *states, training.tasks.spec.observation_names):
+    states, names = experience.random_states(), training.tasks.spec.observation_names
+    for text in () if states is None else warnings_about(policy, *states, names):
         to_stderr(f"warning: {text}")
         training.record.append({"kind": "warning", "message": text})
