@@ -21,6 +21,7 @@ from asap.base.keys import Key
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config
+from asap.experience.minibatches import Lanes
 from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, OnProgress, ignore_progress
 from asap.policy.build import plan_of
 from asap.policy.host import Plan
@@ -170,36 +171,22 @@ def batch_size(num_steps: int) -> int:
 
 def packed(episodes: Sequence[Played], tasks: TaskSet) -> Batch:
     """One lane with one step after the other; padding does not count."""
-    lengths = [episode.length for episode in episodes]
-    num_steps = sum(lengths)
-    missing = batch_size(num_steps) - num_steps
-
-    def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-        rows = np.concatenate(parts)
-        padded = np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)])
-        return np.moveaxis(padded, 0, -1)[..., None]
-
-    def last(flags: Sequence[bool]) -> np.ndarray:
-        """The flag of each episode, at its last step."""
-        column = np.zeros((num_steps + missing, 1), bool)
-        column[np.cumsum(lengths) - 1, 0] = flags
-        return column
-
+    num_steps = sum(episode.length for episode in episodes)
+    at = Lanes([[episode.length for episode in episodes]], batch_size(num_steps), 1)
     start = np.int32([NO_SKILL])
-    task = joined([np.repeat(np.int32(episode.episode.task), episode.length) for episode in episodes])
-    counts = np.arange(num_steps + missing)[:, None] < num_steps
+    task = at.steps([np.repeat(np.int32(episode.episode.task), episode.length) for episode in episodes])
     steps = Transition(
-        observation=joined([episode.observations[:-1] for episode in episodes]),
+        observation=at.steps([episode.observations[:-1] for episode in episodes]),
         descriptor=np.moveaxis(tasks.descriptors[task], -1, 0),
-        previous_skill=joined([np.concatenate([start, episode.skills[:-1]]) for episode in episodes]),
-        skill=joined([episode.skills for episode in episodes]),
-        action=joined([episode.actions for episode in episodes]),
-        reward=joined([episode.rewards for episode in episodes]),
-        terminated=last([episode.terminated for episode in episodes]),
-        truncated=last([not episode.terminated for episode in episodes]),
-        next_observation=joined([episode.observations[1:] for episode in episodes]),
+        previous_skill=at.steps([np.concatenate([start, episode.skills[:-1]]) for episode in episodes]),
+        skill=at.steps([episode.skills for episode in episodes]),
+        action=at.steps([episode.actions for episode in episodes]),
+        reward=at.steps([episode.rewards for episode in episodes]),
+        terminated=at.ends([episode.terminated for episode in episodes]),
+        truncated=at.ends([not episode.terminated for episode in episodes]),
+        next_observation=at.steps([episode.observations[1:] for episode in episodes]),
         of_task=None if tasks.size == 1 else task == np.arange(tasks.size)[:, None, None],
-        counts=counts,
+        counts=at.counts,
     )
     return Batch(totals_of(episodes, tasks.size), np.int32(num_steps), steps)
 

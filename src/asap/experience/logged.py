@@ -11,13 +11,12 @@ from jaxtyping import Array, Bool, Float
 from asap.base.errors import RunError, UserError
 from asap.base.keys import Key
 from asap.base.spec import Task, TaskSet
-from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import OFFLINE_LEARNERS, Config
 from asap.data.dataset import Dataset, task_of
 from asap.data.layout import layout_of
-from asap.experience.minibatches import Batches, Minibatch
-from asap.experience.protocol import Batch, Behaviour, Counters, Experience
-from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.experience.minibatches import Batches
+from asap.experience.protocol import Batch, Counters, Experience
+from asap.policy.policy import ASAPPolicy
 
 
 def log_ratios_so_far(log_ratio: Float[Array, "T L"], ended: Bool[Array, "T L"]) -> Float[Array, "T L"]:
@@ -77,44 +76,11 @@ class Logged:
     def begin(self, key: Key) -> None:
         return None
 
-    def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> Minibatch:
+    def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> Batch:
         return self._batches.feed(self._seeds, counters.iterations, self.most_updates)
 
-    def collect(self, key: Key, policy: ASAPPolicy, carry: None, fed: Minibatch) -> tuple[None, Batch]:
-        steps, behaviour = as_steps(fed), Behaviour(fed.behaviour_log_prob.T, fed.merit.T)
-        return None, Batch(totals_of(fed), fed.counted.sum(), steps, behaviour)
-
-
-def as_steps(minibatch: Minibatch) -> Transition:
-    """The minibatch with time before lanes, as windows are played."""
-
-    def vectors(leaf: Float[Array, "L T n"]) -> Float[Array, "n T L"]:
-        return leaf.transpose(2, 1, 0)
-
-    unknown = jnp.full(minibatch.action.T.shape, NO_SKILL, jnp.int32)
-    return Transition(
-        observation=vectors(minibatch.observation),
-        descriptor=vectors(minibatch.descriptor),
-        previous_skill=unknown,
-        skill=unknown,
-        action=minibatch.action.T,
-        reward=minibatch.reward.T,
-        terminated=minibatch.terminated.T,
-        truncated=minibatch.truncated.T,
-        next_observation=vectors(minibatch.next_observation),
-        counts=minibatch.counted.T,
-    )
-
-
-def totals_of(minibatch: Minibatch) -> EpisodeTotals:
-    """What was read, as if it had been played; the data are of one task."""
-    ended = minibatch.terminated | minibatch.truncated
-    return EpisodeTotals(
-        episodes=ended.sum()[None],
-        returns=minibatch.reward.sum()[None],
-        successes=minibatch.success.sum()[None],
-        steps=minibatch.counted.sum()[None],
-    )
+    def collect(self, key: Key, policy: ASAPPolicy, carry: None, fed: Batch) -> tuple[None, Batch]:
+        return None, fed
 
 
 def local_file(data: str) -> str:
