@@ -94,21 +94,23 @@ class Batches:
         lengths, success = [len(one.action) for one in logged], self.dataset.episodes.success[members]
         left = iter(lengths)
         at = Lanes([[*itertools.islice(left, len(lane))] for lane in lanes], self.window, self.lanes)
-        observations = [np.vstack([one.observation, one.final_observation[None]]) for one in logged]
+        rows, descriptors = np.concatenate([one.observation for one in logged]), [one.descriptor for one in logged]
+        after = np.roll(rows, -1, axis=0)
+        after[np.cumsum(lengths) - 1] = [one.final_observation for one in logged]
         unknown, terminated = (
             np.full(at.counts.shape, NO_SKILL, np.int32),
             np.asarray([one.terminated for one in logged]),
         )
         steps = Transition(
-            observation=at.steps([one[:-1] for one in observations], np.float32),
-            descriptor=at.steps([np.tile(one.descriptor, (n, 1)) for one, n in zip(logged, lengths)], np.float32),
+            observation=at.steps([rows], np.float32),
+            descriptor=at.steps([np.repeat(descriptors, lengths, axis=0)], np.float32),
             previous_skill=unknown,
             skill=unknown,
             action=at.steps([one.action for one in logged], np.int32),
             reward=at.steps([one.reward for one in logged], np.float32),
             terminated=at.ends(terminated),
             truncated=at.ends(~terminated),
-            next_observation=at.steps([one[1:] for one in observations], np.float32),
+            next_observation=at.steps([after], np.float32),
             counts=at.counts,
         )
         log_prob = at.steps([one.behaviour_log_prob for one in logged], np.float32)

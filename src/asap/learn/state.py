@@ -176,18 +176,13 @@ def restored(template: TrainState, arrays: dict[str, np.ndarray]) -> TrainState:
     for name in renamed:
         if name.startswith("totals.") or name == "env_steps":
             renamed[name] = renamed[name].astype(wide.get(renamed[name].dtype.name, renamed[name].dtype))
-    _refuse_blind_critic(template, renamed.get("critic.hidden"))
+    policy, hidden, size = template.policy, renamed.get("critic.hidden"), template.critic.hidden.shape[-1]
+    is_blind = policy.termination is not None and hidden is not None and hidden.shape[-1] == size - policy.num_skills
+    if is_blind:  # Earlier critics of policies that commit had fewer inputs.
+        what = "is of an earlier release, whose critic did not see the skill in force"
+        cure = "train again, or start from its policy by `asap transfer`"
+        raise RunError("checkpoint", what, f"{hidden.shape[-1]} inputs in place of {size}", cure)
     return from_arrays(template, renamed)
-
-
-def _refuse_blind_critic(template: TrainState, hidden: np.ndarray | None) -> None:
-    """Those of policies that commit did not see the skill in force in earlier releases, and had fewer inputs."""
-    policy, size = template.policy, template.critic.hidden.shape[-1]
-    if policy.termination is None or hidden is None or hidden.shape[-1] != size - policy.num_skills:
-        return
-    what = "is of an earlier release, whose critic did not see the skill in force"
-    cure = "train again, or start from its policy by `asap transfer`"
-    raise RunError("checkpoint", what, f"{hidden.shape[-1]} inputs in place of {size}", cure)
 
 
 def parameter_digest(policy: ASAPPolicy) -> str:

@@ -325,8 +325,7 @@ class ASAP:
         name is a stranger's: "module:function" is imported only from a file of your own (docs/security.md).
         """
         saved = read_saved(Path(path), SaidEnv(env, env_options), best)
-        model = cls.__new__(cls)
-        model._set_up(saved.config, saved.tasks, str(workers))
+        model = cls.of(saved.config, saved.tasks, workers=str(workers))
         model._unsaid = None if saved.is_own else Path(path)
         if integer_or_none("seed", seed) not in (None, *model.seeds):
             first, last = model.seeds[0], model.seeds[-1]

@@ -26,7 +26,7 @@ from asap.learn.loop import Loop
 from asap.learn.search import found_start, num_tried
 from asap.learn.state import Budget, Start, TrainState, drawn_policy, drawn_start, parameter_digest, restored
 from asap.model.result import Result
-from asap.model.verdict import Verdict, random_play, verdict_of
+from asap.model.verdict import random_play, verdict_of
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of, with_parameters
@@ -75,15 +75,20 @@ def train(
         states, finished = loop.run(states, stop)
         evaluation = _evaluated(training, experience, states) if evaluates and not stop.requested else None
         seconds, curve = time.monotonic() - began, Curve.read(record)
-        verdict = _judged(training, experience, states, curve, evaluation, stop) if finished else None
-    made_none = np.array_equal(before, states.iteration)
+        at_random = _random_returns(training, experience, states.outcome, stop) if finished else None
+    after, is_out, verdict, nothing_left = np.asarray(states.iteration), _out_of_budget(config, states), None, None
+    if at_random is not None:
+        verdict = verdict_of(tasks, curve, evaluation, config.run.deterministic, at_random, is_out)
+        verdict = verdict._replace(without_update=int(np.sum(after == 0)))
+    if saved is not None and finished and np.array_equal(before, after):
+        nothing_left = _nothing_left(config, states, is_out)
     ess = [event["ess"] for event in record.events() if "ess" in event]
     return states, Result(
         config=config,
         tasks=tasks,
         evaluation=evaluation,
         curve=curve,
-        updates=np.asarray(states.iteration).tolist(),
+        updates=after.tolist(),
         env_steps=int(states.env_steps.sum()),
         wall_seconds=seconds,
         compile_seconds=loop.compile_seconds,
@@ -91,19 +96,16 @@ def train(
         parameters_sha256=parameter_digest(states.outcome),
         ess=ess[-1] if ess else None,
         verdict=verdict,
-        nothing_left=_nothing_left(config, states) if saved is not None and finished and made_none else None,
+        nothing_left=nothing_left,
     )
 
 
-def _nothing_left(config: Config, states: TrainState) -> str:
+def _nothing_left(config: Config, states: TrainState, is_out: np.ndarray) -> str:
     """Why a run that is resumed makes no update."""
-    episodes, steps = states.totals.episodes.sum(-1).max(), states.env_steps.max()
-    option, spent = "--steps", f"{steps:,} steps"
+    option, spent = "--steps", f"{states.env_steps.max():,} steps"
     if config.run.steps is None:
-        option, spent = "--episodes", f"{episodes:,} episodes"
-    if _out_of_budget(config, states).any():
-        return f"already trained for {spent}; give a larger {option}"
-    return f"already trained for {spent}, until it converged"
+        option, spent = "--episodes", f"{states.totals.episodes.sum(-1).max():,} episodes"
+    return f"already trained for {spent}" + (f"; give a larger {option}" if is_out.any() else ", until it converged")
 
 
 def _out_of_budget(config: Config, states: TrainState) -> np.ndarray:
@@ -124,27 +126,18 @@ def _evaluated(training: Training, experience: Experience, states: TrainState) -
         return experience.evaluate(states.outcome, ids, run.final_episodes, run.deterministic, on_progress)
 
 
-def _judged(
-    training: Training,
-    experience: Experience,
-    states: TrainState,
-    curve: Curve,
-    evaluation: Evaluation | None,
-    stop: StopRequest,
-) -> Verdict | None:
+def _random_returns(
+    training: Training, experience: Experience, policies: ASAPPolicy, stop: StopRequest
+) -> np.ndarray | None:
     """None where somebody has asked to stop. An environment that fails in random play costs no result."""
-    config, at_random = training.config, np.zeros(0)
+    config, returns = training.config, np.zeros(0)
     if stop.requested is None:
         training.phase("playing at random, to compare")
         try:
-            at_random = random_play(experience, states.outcome, seeds_of(config), config, stop)
+            returns = random_play(experience, policies, seeds_of(config), config, stop)
         except UserError as error:
             training.notice(f"random play was left out: {error}")
-    if stop.requested is not None:
-        return None
-    is_out, deterministic = _out_of_budget(config, states), config.run.deterministic
-    verdict = verdict_of(training.tasks, curve, evaluation, deterministic, at_random, is_out)
-    return verdict._replace(without_update=int(np.sum(np.asarray(states.iteration) == 0)))
+    return returns if stop.requested is None else None
 
 
 def train_run(
