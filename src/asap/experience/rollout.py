@@ -254,7 +254,7 @@ class Window(NamedTuple):
     """Keeps every step of every lane; gathers the totals of episodes that ended."""
 
     tasks: CompiledTasks
-    decided: bool = True  # Whether it is told at which steps all actions are the same.
+    decided: bool = True  # Whether it keeps at which steps all actions are the same.
 
     def start(self, moment: Moment) -> EpisodeTotals:
         return no_episodes(self.tasks.size)

@@ -31,8 +31,7 @@ class RunningScores(NamedTuple):
     Filtered scores have a first axis over the skills in force: the sum over it is the score.
     """
 
-    theta: Float[Array, "*I S A D L"]
-    beta: Float[Array, "*I K F L"]
+    sums: Parameters  # Each leaf with axes (*I, ..., L).
     discounted: Float[Array, "L"]
     weight: Float[Array, "L"]  # gamma^t
     finished: Bool[Array, "L"]  # The last step ended an episode that counts: its sums are ready.
@@ -63,7 +62,7 @@ class Scores(NamedTuple):
         parts = (self.policy.num_skills,) if is_filtered(self.policy, self.gradient) else ()
         lane_zeros = jax.tree.map(lambda leaf: jnp.zeros((*parts, *leaf.shape, num_lanes)), zeros)
         belief = jnp.zeros((*parts, num_lanes)) if parts else None
-        running = RunningScores(lane_zeros.theta, lane_zeros.beta, flat, flat + 1, off, ~off, belief)
+        running = RunningScores(lane_zeros, flat, flat + 1, off, ~off, belief)
         sums = ScoredEpisodes(zeros, zeros, jnp.float32(0))
         return GatheredScores(running, sums, no_episodes(self.tasks.size), jnp.int32(num_lanes))
 
@@ -115,18 +114,16 @@ def collect_finished(episodes: ScoredEpisodes, running: RunningScores) -> tuple[
     done = running.finished.astype(jnp.float32)
     returns = done * running.discounted
 
-    def close(weighted: Array, plain: Array, sums: Array) -> tuple[Array, Array]:
+    def closed(sums: Array) -> Array:
         sums = sums if running.belief is None else sums.sum(0)
-        both = sums @ jnp.stack([returns, done], axis=-1)
-        return weighted + both[..., 0], plain + both[..., 1]
+        return sums @ jnp.stack([returns, done], axis=-1)
 
-    theta, theta_plain = close(episodes.weighted.theta, episodes.plain.theta, running.theta)
-    beta, beta_plain = close(episodes.weighted.beta, episodes.plain.beta, running.beta)
-    sums = Parameters(theta, beta), Parameters(theta_plain, beta_plain)
-    collected, keep = ScoredEpisodes(*sums, episodes.returns + returns.sum()), 1 - done
-    return collected, running._replace(
-        theta=running.theta * keep,
-        beta=running.beta * keep,
+    both = jax.tree.map(closed, running.sums)
+    weighted = jax.tree.map(lambda before, now: before + now[..., 0], episodes.weighted, both)
+    plain = jax.tree.map(lambda before, now: before + now[..., 1], episodes.plain, both)
+    keep = 1 - done
+    return ScoredEpisodes(weighted, plain, episodes.returns + returns.sum()), running._replace(
+        sums=jax.tree.map(lambda leaf: leaf * keep, running.sums),
         discounted=running.discounted * keep,
         weight=jnp.where(running.finished, 1.0, running.weight),
     )
@@ -142,7 +139,7 @@ def add_score(
     scores = score(policy, step, gradient)
     theta = _score_of_skills(policy, moment.action, policy.phi(x, m), scores.skills)
     beta = scores.planes[:, None] * scores.psi
-    return running._replace(theta=running.theta + theta, beta=running.beta + beta)
+    return running._replace(sums=add(running.sums, Parameters(theta, beta)))
 
 
 def _score_of_skills(
@@ -183,7 +180,8 @@ def add_filtered_score(
     planes = jax.vmap(lambda part: policy.partition.plane_weights(psi, part))(drawn)
     theta = own[:, :, None, None, None] * _score_of_skills(policy, moment.action, phi, after)
     beta = policy.partition.alpha_beta * planes[:, :, None] * psi
-    return running._replace(theta=handed_on(running.theta) + theta, beta=handed_on(running.beta) + beta, belief=after)
+    sums = add(jax.tree.map(handed_on, running.sums), Parameters(theta, beta))
+    return running._replace(sums=sums, belief=after)
 
 
 def subtract_means(policy: ASAPPolicy, episodes: ScoredEpisodes) -> ScoredEpisodes:
