@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.arrays import compiled, element, stack
-from asap.base.episodes import COLLECTION
+from asap.base.episodes import COLLECTION, EpisodeId
 from asap.base.keys import Key, fold, root
 from asap.base.spec import Task
 from asap.data.layout import BEHAVIOUR, DESCRIPTOR, FINAL, SUCCESS
@@ -22,7 +22,6 @@ from asap.envs import catalog
 from asap.envs.controllers import Controller, Probabilities
 from asap.envs.core import CompiledTasks, Outcome
 from asap.experience.hosted import Hosted
-from asap.experience.protocol import EpisodeIds
 from asap.experience.rollout import Controlled, Moment, fresh_episodes, look_lanes, play
 from asap.policy.build import uniform_policy
 
@@ -145,11 +144,12 @@ def _table(
 def hosted_rounds(player: Hosted, num_episodes: int, seed: int) -> Iterator[Columns]:
     """The same of an environment, played at random: it has no other controller."""
     task = player.tasks.tasks[0]
-    uniform, descriptor = stack([uniform_policy(task)]), np.asarray(task.descriptor, np.float32)
+    (plan,), descriptor = player.plans(stack([uniform_policy(task)])), np.asarray(task.descriptor, np.float32)
 
     def played(first: int) -> Columns:
-        ids, count = EpisodeIds([seed], COLLECTION, first), min(HOSTED_ROUND, num_episodes - first)
-        (episodes,) = player.played(uniform, ids, count, deterministic=False)
+        numbers = range(first, min(first + HOSTED_ROUND, num_episodes))
+        planned = [(plan, EpisodeId(seed, COLLECTION, number)) for number in numbers]
+        episodes = list(player.play(planned, deterministic=False))
         observations = [episode.observations.astype(np.float32) for episode in episodes]
         fields = (
             [one[:-1] for one in observations],

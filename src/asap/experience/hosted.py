@@ -62,11 +62,11 @@ class Hosted:
 
     def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> list[Batch | None]:
         """A batch for every seed that goes on: rounds of episodes until there are enough."""
-        plans, batches = self._plans(policies), [[] for _ in self._seeds]
+        plans, batches = self.plans(policies), [[] for _ in self._seeds]
         playing = [i for i, is_active in enumerate(active) if is_active]
         while sizes := {i: size for i in playing if (size := self._round_size(batches[i], counters, i))}:
             ids = {i: self._training_ids(i, int(counters.episodes[i]) + len(batches[i]), sizes[i]) for i in sizes}
-            episodes = self._play([(plans[i], one) for i in ids for one in ids[i]], False)
+            episodes = self.play([(plans[i], one) for i in ids for one in ids[i]], False)
             for i, size in sizes.items():
                 batches[i] += itertools.islice(episodes, size)
         self._recent = [batch or before for batch, before in zip(batches, self._recent)]
@@ -83,24 +83,13 @@ class Hosted:
         deterministic: bool,
         on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
-        each = self.played(policies, ids, num_episodes, deterministic, on_progress)
-        return evaluation_of(each, self.tasks, policies.num_skills)
-
-    def played(
-        self,
-        policies: ASAPPolicy,
-        ids: EpisodeIds,
-        num_episodes: int,
-        deterministic: bool,
-        on_progress: OnProgress = ignore_progress,
-    ) -> list[list[Played]]:
-        """The episodes of each policy, task by task."""
         planned, first = [], np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
-        for plan, seed, begin in zip(self._plans(policies), ids.seeds, first.tolist()):
+        for plan, seed, begin in zip(self.plans(policies), ids.seeds, first.tolist()):
             numbers = itertools.product(range(self.tasks.size), range(begin, begin + num_episodes))
             planned += [(plan, EpisodeId(seed, ids.stream, number, task)) for task, number in numbers]
-        episodes, count = self._play(planned, deterministic, on_progress), self.tasks.size * num_episodes
-        return [list(itertools.islice(episodes, count)) for _ in ids.seeds]
+        episodes, count = self.play(planned, deterministic, on_progress), self.tasks.size * num_episodes
+        each = [list(itertools.islice(episodes, count)) for _ in ids.seeds]
+        return evaluation_of(each, self.tasks, policies.num_skills)
 
     def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
         """What was played last in training: an environment may be too slow to play more for a curve alone."""
@@ -147,12 +136,12 @@ class Hosted:
                 one = one._replace(task=int((one.uniform() >= np.cumsum(self.tasks.shares)[:-1]).sum()))
             yield one
 
-    def _plans(self, policies: ASAPPolicy) -> list[Plan]:
+    def plans(self, policies: ASAPPolicy) -> list[Plan]:
         size, descriptors = len(self.tasks.spec.observation_names), self.tasks.descriptors
         count = policies.partition.beta.shape[0]
         return [plan_of(member(policies, index), size, descriptors) for index in range(count)]
 
-    def _play(
+    def play(
         self, planned: list[tuple[Plan, EpisodeId]], deterministic: bool, on_progress: OnProgress = ignore_progress
     ) -> Iterator[Played]:
         works = [Work(next(self._numbers), plan, (one,), deterministic) for plan, one in planned]

@@ -92,18 +92,10 @@ class Scores(NamedTuple):
         return gathered.running.playing
 
 
-def play_scored(
-    policy: ASAPPolicy,
-    tasks: CompiledTasks,
-    key: Key,
-    num_lanes: int,
-    num_episodes: int,
-    gradient: str,
-    discount: float,
-) -> tuple[ScoredEpisodes, EpisodeTotals]:
-    """At least `num_episodes` complete episodes under one policy."""
-    keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(min(num_lanes, num_episodes)))
-    scores = Scores(policy, tasks, num_episodes, gradient, discount)
+def play_scored(scores: Scores, key: Key, num_lanes: int) -> tuple[ScoredEpisodes, EpisodeTotals]:
+    """At least so many complete episodes as are asked for, under one policy."""
+    policy, tasks = scores.policy, scores.tasks
+    keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(min(num_lanes, scores.num_episodes)))
     _, gathered, _ = play(tasks, policy, keys, moment, scores)
     sums, _ = collect_finished(gathered.sums, gathered.running)
     return subtract_means(policy, sums), gathered.totals

@@ -155,8 +155,7 @@ class Loop:
 
     def _active(self, states: TrainState) -> np.ndarray:
         """Asked on the host, where a few numbers cost less in NumPy than operations of JAX one by one."""
-        progress = states.totals.episodes, states.env_steps, states.monitor.movement, states.spoiled
-        return is_active(self.config, self.budget, *map(np.asarray, progress))
+        return is_active(self.config, self.budget, [*map(np.asarray, states.progress)])
 
     # ---- Telling ----
 

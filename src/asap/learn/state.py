@@ -1,5 +1,6 @@
 """What the training of a seed carries from one update to the next, and what an update tells."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -48,6 +49,11 @@ class TrainState(eqx.Module):
     def outcome(self) -> ASAPPolicy:
         """The policy that training has come to; `policy` is the one that plays and learns."""
         return self.policy if self.average is None else with_parameters(self.policy, self.average)
+
+    @property
+    def progress(self) -> tuple[Array, ...]:
+        """What decides whether a seed goes on."""
+        return self.totals.episodes, self.env_steps, self.monitor.movement, self.spoiled
 
     def counted_from(self, totals: EpisodeTotals) -> "TrainState":
         """With what was spent before the first update."""
@@ -156,15 +162,9 @@ def first_state(config: Config, experience: Experience, key: Key, start: Start) 
     )
 
 
-def is_active(
-    config: Config,
-    budget: Budget,
-    episodes: Int[Array, "*seeds M"],
-    env_steps: Int[Array, "*seeds"],
-    movement: Float[Array, "*seeds"],
-    spoiled: Bool[Array, "*seeds"],
-) -> Bool[Array, "*seeds"]:
+def is_active(config: Config, budget: Budget, progress: Sequence[Array]) -> Bool[Array, "*seeds"]:
     """Neither out of budget, nor converged, nor spoiled; for one seed, or all of them stacked."""
+    episodes, env_steps, movement, spoiled = progress
     has_budget = (episodes.sum(-1) < budget.episodes) & (env_steps < budget.steps)
     return has_budget & ~has_converged(movement, config.learn.convergence_tolerance) & ~spoiled
 

@@ -43,7 +43,8 @@ def take_over(
     parameters, lateness = parameters_of(step.policy), config.learn.averaging
     average = None if lateness is None else averaged(state.average, parameters, state.iteration, lateness)
     finite = all_finite(step.policy) & all_finite(step.optimizer) & all_finite(judged.critic)
-    after = TrainState(
+    after = dataclasses.replace(
+        state,
         policy=step.policy,
         critic=judged.critic,
         optimizer=step.optimizer,
@@ -52,23 +53,15 @@ def take_over(
         totals=jax.tree.map(jnp.add, state.totals, batch.totals),
         iteration=state.iteration + 1,
         env_steps=state.env_steps + batch.env_steps,
-        spoiled=state.spoiled,
-        moments=state.moments,
         average=average,
     )
     if state.moments is not None:
         after = scaled_by(after, merged(state.moments, seen_in(batch)))
-    progress = state.totals.episodes, state.env_steps, state.monitor.movement, state.spoiled
-    active = is_active(config, budget, *progress)
+    active = is_active(config, budget, state.progress)
     kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
     after = jax.tree.map(lambda new, old: jnp.where(active & finite, new, old), after, kept)
-    return after, Metrics(
-        active=active,
-        diagnostics=step.diagnostics,
-        explained_variance=judged.explained_variance,
-        movement=after.monitor.movement,
-        from_data=judged.from_data,
-    )
+    fit, movement = judged.explained_variance, after.monitor.movement
+    return after, Metrics(active, step.diagnostics, fit, movement, judged.from_data)
 
 
 def seen_in(batch: Batch) -> Moments:

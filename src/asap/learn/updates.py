@@ -196,19 +196,17 @@ def fisher(config: LearnConfig, policy: ASAPPolicy, steps: Transition) -> Float[
     num_actions = policy.skills.theta.shape[1]
     num_skills = 1 if config.gradient == MARGINAL else policy.num_skills
 
+    def vector(step: Transition, one: Score) -> Float[Array, "P"]:
+        gradient = weighted_score(policy, _as_batch(step), _as_batch(one), jnp.ones(1))
+        return jax.flatten_util.ravel_pytree(gradient)[0]
+
     def add_outcome(matrix: Float[Array, "P P"], outcome: Int[Array, ""]) -> tuple[Float[Array, "P P"], None]:
         def constant(value: Int[Array, ""]) -> Int[Array, "N"]:
             return jnp.full(steps.action.shape[-1], value, jnp.int32)
 
         chosen = steps._replace(action=constant(outcome % num_actions), skill=constant(outcome // num_actions))
         scores = score(policy, chosen, config.gradient)
-        vectors = jax.vmap(
-            lambda step, one: jax.flatten_util.ravel_pytree(
-                weighted_score(policy, _as_batch(step), _as_batch(one), jnp.ones(1))
-            )[0],
-            in_axes=-1,
-            out_axes=-1,
-        )(chosen, scores)
+        vectors = jax.vmap(vector, in_axes=-1, out_axes=-1)(chosen, scores)
         chances = jnp.exp(scores.log_prob)
         chances = chances if steps.counts is None else jnp.where(steps.counts, chances, 0.0)
         return matrix + (vectors * chances) @ vectors.T / steps.num_counted, None
