@@ -268,8 +268,8 @@ ROWS = (
     (
         "experience-same-rounds",
         "experience/compiled.py",
-        "self._round(policies, ids, first + r, size, deterministic)",
-        "self._round(policies, ids, first, size, deterministic)",
+        "stacked_keys(ids.seeds, _STREAMS[ids.stream], first + r)",
+        "stacked_keys(ids.seeds, _STREAMS[ids.stream], first)",
         "The final evaluation plays the same 64 episodes again and again and calls them a thousand.",
         ("test_rollout.py", "test_episodes.py"),
     ),

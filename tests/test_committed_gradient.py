@@ -27,7 +27,7 @@ from asap.experience.protocol import Batch
 from asap.experience.rollout import Draws, Lane, Moment
 from asap.experience.summed_scores import Scores, collect_finished, subtract_means
 from asap.learn.judge import Critic, advantages_of
-from asap.learn.updates import UPDATES, fisher_of_samples, optimizer_of
+from asap.learn.updates import UPDATES, Inputs, fisher_of_samples, optimizer_of
 from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import NO_SKILL, ASAPPolicy
@@ -203,7 +203,7 @@ def updated(case: Shape, learn: LearnConfig, steps: Transition, weights: np.ndar
     optimizer = optimizer_of(learn).init(parameters_of(policy))
 
     def step(steps: Transition, weights: jax.Array):
-        return UPDATES[learn.learner](learn, policy, Batch(none, 0, steps), weights, optimizer, jnp.int32(0))
+        return UPDATES[learn.learner](Inputs(learn, policy, Batch(none, 0, steps), weights, optimizer, jnp.int32(0)))
 
     return jax.tree.map(np.asarray, compiled(step)(steps, jnp.asarray(weights).ravel()))
 
@@ -311,7 +311,7 @@ def test_a_critic_that_sees_the_skill_in_force_leaves_the_mean_as_it_is(case, gr
     hidden, weights = rng.normal(size=(3, 1 + policy.num_skills)), 5 * rng.normal(size=4)
     critic = Critic(hidden, np.zeros(3), weights, np.eye(4), weights)
     config = Config(learn=learn_of(gradient, trace=1.0, critic_memory=0.5))
-    found = compiled(lambda steps: advantages_of(config, 1.0, policy, critic, None, steps))(steps)
+    found = compiled(lambda steps: advantages_of(config.learn, 1.0, policy, critic, None, steps))(steps)
     worth = np.cumsum(episodes.reward[::-1], axis=0)[::-1]
     assert np.abs(worth - np.asarray(found.advantages))[episodes.counts.astype(bool)].max() > 0.1, "a baseline"
     assert_same(estimate(case, gradient, steps, chances * found.advantages * episodes.counts), expected)

@@ -14,7 +14,7 @@ from asap.base.types import Transition
 from asap.config.schema import LearnConfig, PolicyConfig
 from asap.experience.protocol import Batch
 from asap.learn.regularize import _by_autodiff, _closed_form, regularity_gradient
-from asap.learn.updates import UPDATES, ascend, optimizer_of
+from asap.learn.updates import UPDATES, Inputs, ascend, optimizer_of
 from asap.policy.build import build_policy, plan_of
 from asap.policy.features import Network
 from asap.policy.host import Player
@@ -240,7 +240,7 @@ def test_what_fills_up_a_batch_has_no_part_in_what_an_update_tells(learner, cont
 
     def told(batch: Transition, weights: np.ndarray):
         start = optimizer_of(config).init(parameters_of(policy))
-        return UPDATES[learner](config, policy, Batch(None, 0, batch), weights, start, jnp.int32(0)).diagnostics
+        return UPDATES[learner](Inputs(config, policy, Batch(None, 0, batch), weights, start, jnp.int32(0))).diagnostics
 
     one, other = compiled(told)(part, weights[:12]), compiled(told)(filled, weights)
     for mine, theirs in zip(*map(jax.tree.leaves, (one, other)), strict=True):

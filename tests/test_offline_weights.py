@@ -190,18 +190,18 @@ def test_every_pass_reads_every_episode_once(logged):
         read, iteration = [], 0
         while sum(read) < 2 * dataset.num_episodes:
             minibatch = batches.minibatch(seed, iteration)
-            ended = minibatch.terminated | minibatch.truncated
-            assert not (ended & ~minibatch.counted).any()
+            ended = minibatch.steps.ended
+            assert not (ended & ~minibatch.steps.counts).any()
             read.append(int(ended.sum()))
             iteration += 1
             if sum(read) == dataset.num_episodes:
                 seen = iteration
         assert 2 * seen >= iteration >= 2 * seen - 2  # A pass ends with its last minibatch.
     first = batches.minibatch(0, 3)
-    for ours, theirs in zip(first, Batches(dataset, 16, 64, batches.merits).minibatch(0, 3), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    assert not np.array_equal(first.observation, batches.minibatch(1, 3).observation)
-    assert not np.array_equal(first.observation, batches.minibatch(0, 4).observation)
+    again = Batches(dataset, 16, 64, batches.merits).minibatch(0, 3)
+    jax.tree.map(np.testing.assert_array_equal, first, again)
+    assert not np.array_equal(first.steps.observation, batches.minibatch(1, 3).steps.observation)
+    assert not np.array_equal(first.steps.observation, batches.minibatch(0, 4).steps.observation)
 
 
 def test_every_pass_has_an_order_of_its_own(logged):
@@ -210,9 +210,9 @@ def test_every_pass_has_an_order_of_its_own(logged):
     left, iteration = dataset.num_episodes, 0
     while left:
         minibatch = batches.minibatch(0, iteration)
-        left, iteration = left - int((minibatch.terminated | minibatch.truncated).sum()), iteration + 1
+        left, iteration = left - int(minibatch.steps.ended.sum()), iteration + 1
     # The merit of an episode is its number here.
-    assert not np.array_equal(batches.minibatch(0, 0).merit, batches.minibatch(0, iteration).merit)
+    assert not np.array_equal(batches.minibatch(0, 0).behaviour.merit, batches.minibatch(0, iteration).behaviour.merit)
 
 
 def test_episodes_lie_whole_in_their_lanes(logged):
@@ -221,11 +221,12 @@ def test_episodes_lie_whole_in_their_lanes(logged):
     minibatch = batches.fill([np.asarray([7, 3]), np.asarray([11])])
     one, two = dataset.read(7), dataset.read(3)
     n, end = len(one.action), len(one.action) + len(two.action)
-    np.testing.assert_array_equal(minibatch.observation[0, n:end], two.observation)
-    np.testing.assert_array_equal(minibatch.next_observation[0, n : end - 1], two.observation[1:])
-    np.testing.assert_array_equal(minibatch.next_observation[0, n - 1], one.final_observation)
-    np.testing.assert_array_equal(minibatch.counted.sum(1), [end, len(dataset.read(11).action), 0, 0])
-    np.testing.assert_array_equal(np.unique(minibatch.merit[0, :end]), [3, 7])
+    steps = minibatch.steps
+    np.testing.assert_array_equal(steps.observation[:, n:end, 0].T, two.observation)
+    np.testing.assert_array_equal(steps.next_observation[:, n : end - 1, 0].T, two.observation[1:])
+    np.testing.assert_array_equal(steps.next_observation[:, n - 1, 0], one.final_observation)
+    np.testing.assert_array_equal(steps.counts.sum(0), [end, len(dataset.read(11).action), 0, 0])
+    np.testing.assert_array_equal(np.unique(minibatch.behaviour.merit[:end, 0]), [3, 7])
 
 
 def test_the_interval_of_an_estimate_has_19_of_20_resamples():

@@ -26,7 +26,7 @@ from asap.compose import compose
 from asap.experience.protocol import Batch
 from asap.experience.rollout import play_episodes
 from asap.learn.judge import beyond_others
-from asap.learn.updates import reinforce
+from asap.learn.updates import Inputs, reinforce
 
 # Rewards to go with discount 1/2: 5/2, 1 (CUT); 2, 4 (OVER); 3/4, -1/2, 3 (LONG); 1 (SHORT). At the first step all four
 # run: 5/2 - (2 + 3/4 + 1) / 3 and so on. At the second the short one has ended: 1 - (4 - 1/2) / 2 and so on. At the
@@ -98,7 +98,7 @@ def test_compiled_episodes_teach_the_same_as_the_same_episodes_packed(short_room
     @compiled
     def gradient(steps):
         weights = beyond_others(steps, 0.9).ravel()
-        return reinforce(learn, policy, Batch(totals, 1, steps), weights, (), jnp.int32(0)).diagnostics.gradient
+        return reinforce(Inputs(learn, policy, Batch(totals, 1, steps), weights, (), jnp.int32(0))).diagnostics.gradient
 
     lengths = np.asarray(steps.counts).sum(0)
     assert len(set(lengths.tolist())) > 2, "episodes of different lengths"

@@ -189,7 +189,7 @@ def test_the_search_weighs_the_tasks(weights, expected):
 
 def test_no_episode_of_the_search_is_played_twice():
     """Three policies with two episodes each are numbers 0 to 5; what plays next begins with 6."""
-    _, tasks = compose(["two-rooms", "flipped-two-rooms"], {})
+    config, tasks = compose(["two-rooms", "flipped-two-rooms"], {})
     asked, policy = [], walker("two-rooms")
 
     class Asked(Paying):
@@ -197,11 +197,11 @@ def test_no_episode_of_the_search_is_played_twice():
             asked.extend(range(first, first + num_episodes) for first in ids.first)
             return super().evaluate(policies, ids, num_episodes, deterministic)
 
-    trials = Trials(Asked(tasks, 1.0), seed=0)
+    trials = Trials(config, Asked(tasks, 1.0), seed=0)
     trials.play([policy] * 3, 2)
     trials.play([policy] * 2)
     assert [number for numbers in asked for number in numbers] == list(range(8))
-    assert trials.spent.episodes.tolist() == [8, 8]
+    assert trials.start.totals.episodes.tolist() == [8, 8]
 
 
 # ---- What is taken over, and what is not --------------------------------------------------------------------------

@@ -28,8 +28,7 @@ from asap.experience.rollout import no_episodes
 from asap.learn import judge
 from asap.learn.convergence import start_monitor
 from asap.learn.judge import Critic, lambda_advantages
-from asap.learn.search import no_totals
-from asap.learn.state import Budget, TrainState
+from asap.learn.state import Budget, TrainState, no_totals
 from asap.learn.update import update
 from asap.learn.updates import fisher_of_samples, optimizer_of
 from asap.policy.features import Features, Polynomial

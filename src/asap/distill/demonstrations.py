@@ -28,14 +28,8 @@ class Demonstration(NamedTuple):
     """One episode."""
 
     observations: Float[np.ndarray, "T O"]  # As policies see them, without the last.
-    actions: (
-        Int[np.ndarray, "T"] | Float[np.ndarray, "T A"] | None
-    )  # The teacher's, in the policy's units, if it was asked.
+    actions: Int[np.ndarray, "T"] | Float[np.ndarray, "T A"] | None  # The teacher's, in our units, if it was asked.
     total: float
-
-    @property
-    def length(self) -> int:
-        return len(self.observations)
 
 
 class Teacher:
@@ -49,29 +43,20 @@ class Teacher:
 
     def action(self, observation: Any) -> Action:
         """In the policy's units."""
+        space, cure = self._task.action_space, f"see that it was made for {self._task.name}"
         try:
             action = self._model.predict(observation, deterministic=True)[0]
         except Exception as error:
-            what = f"predict raised {type(error).__name__}: {error}"
-            raise UserError("teacher", what, cure=f"see that it was made for {self._task.name}") from error
-        space = self._task.action_space
-        if isinstance(space, spaces.Box):
-            return self._controls(action, space)
+            raise UserError("teacher", f"predict raised {type(error).__name__}: {error}", cure=cure) from error
         try:
-            return number_of(space, action)
+            if not isinstance(space, spaces.Box):
+                return number_of(space, action)
+            given, units = np.asarray(action), ControlUnits.of(space)
+            if given.size != np.prod(space.shape) or given.dtype.kind not in "biuf" or not np.isfinite(given).all():
+                raise ValueError
+            return units.ours(np.clip(given.astype(float).ravel(), units.low, units.high))
         except ValueError:
-            raise self._refused(action, space) from None
-
-    def _controls(self, action: Any, space: spaces.Box) -> Float[np.ndarray, "A"]:
-        given = np.asarray(action)
-        if given.size != np.prod(space.shape) or given.dtype.kind not in "biuf" or not np.isfinite(given).all():
-            raise self._refused(action, space)
-        units = ControlUnits.of(space)
-        return units.ours(np.clip(given.astype(float).ravel(), units.low, units.high))
-
-    def _refused(self, action: Any, space: gymnasium.Space) -> UserError:
-        cure = f"see that it was made for {self._task.name}"
-        return UserError("teacher", f"gives an action that is not in {space}", action, cure)
+            raise UserError("teacher", f"gives an action that is not in {space}", action, cure) from None
 
 
 class Overheard(gymnasium.Wrapper):
@@ -117,34 +102,31 @@ class TaughtEnv:
 
     def random(self, episodes: Sequence[EpisodeId]) -> list[Demonstration]:
         """Nobody knows what to do."""
-        drawn = ((episode, episode.choices()) for episode in episodes)
-        return [
-            self._demonstration(episode, lambda _: self._checked.sample(generator), False)
-            for episode, generator in drawn
-        ]
+        demonstrations = []
+        for episode in episodes:
+            generator = episode.choices()
+            demonstrations.append(self._demonstration(episode, lambda _: self._checked.sample(generator), False))
+        return demonstrations
 
     def close(self) -> None:
         self._checked.close()
 
     def _demonstration(self, episode: EpisodeId, choose: Choose | None, asks: bool) -> Demonstration:
         """Played by `choose`, or else by the teacher, who is asked then."""
+        observations, actions, ended, total = [], [], False, 0.0
         try:
-            return self._played(episode, choose, asks)
+            x = self._checked.reset(episode)
+            while not ended:
+                advised = self._teacher.action(self._env.last) if asks else None
+                observations.append(x)
+                actions.append(advised)
+                x, reward, ended = self._checked.step(advised if choose is None else choose(x))
+                total += reward
         except EnvError as error:
             cure = f"see what it does at random: asap check {self.task.name}"
             if self.task.source.is_local:
                 cure = f"the episode begins with env.reset(seed={episode.reset_seed})"
             raise explained(error, f"episode {episode.number}", episode.reset_seed, cure) from error
-
-    def _played(self, episode: EpisodeId, choose: Choose | None, asks: bool) -> Demonstration:
-        x, ended, total = self._checked.reset(episode), False, 0.0
-        observations, actions = [], []
-        while not ended:
-            advised = self._teacher.action(self._env.last) if asks else None
-            observations.append(x)
-            actions.append(advised)
-            x, reward, ended = self._checked.step(advised if choose is None else choose(x))
-            total += reward
         self.num_steps += len(observations)
         self.num_episodes += 1
         self._on_progress(self.num_episodes)

@@ -5,6 +5,7 @@ teacher never showed; so the student plays, the teacher says what it would have 
 all of it again (Ross et al., 2011). Of the students of all rounds the one that plays best is kept.
 """
 
+import contextlib
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,6 @@ from asap.base.numbers import number, percent
 from asap.base.spec import ControlUnits, TaskSet
 from asap.compose import compose, feature_settings
 from asap.config.schema import Config
-from asap.config.settings import Values
 from asap.config.toml import parse_settings
 from asap.distill.demonstrations import Demonstration, TaughtEnv
 from asap.distill.imitate import imitate
@@ -74,11 +74,9 @@ class Distilled:
 
     def report(self) -> str:
         same = f"R^2 {self.agreement:.3f}" if self.task.spec.continuous else f"{percent(self.agreement)} of its actions"
-        kept = (
-            ""
-            if self.kept is None
-            else f"kept        {percent(self.kept)} of what the teacher gains over random play\n"
-        )
+        kept = ""
+        if self.kept is not None:
+            kept = f"kept        {percent(self.kept)} of what the teacher gains over random play\n"
         return (
             f"teacher     return {number(self.teacher_return)}  (mean of {self.num_evaluation} episodes; random play "
             f"{number(self.random_return)})\n"
@@ -118,15 +116,14 @@ def distill(
         **feature_settings(features),
         "run.seed": seed,
     }
-    config, task = _configured(env, options, parse_settings(Config, settings))
-    room = TaughtEnv(task, teacher, on_progress)
-    try:
+    overrides = parse_settings(Config, settings)
+    task = hosted_task(env, overrides)  # Teachers play environments; a task of our own is one, too.
+    config, _ = compose([task.name], options, overrides=overrides, task=task)
+    with contextlib.closing(TaughtEnv(task, teacher, on_progress)) as room:
         policy = _best_student(config, task, room, episodes)
         ids = _ids(seed, EVALUATION, 0, episodes)
         taught, watched = room.taught(ids), room.watched(policy, ids, asks=False)
         at_random = room.random(ids[:RANDOM_EPISODES])
-    finally:
-        room.close()
     return Distilled(
         policy=policy,
         task=task,
@@ -144,12 +141,6 @@ def distill(
 def num_played(episodes: int) -> int:
     """Episodes of a distillation: those that the student learns from, and those that the two are compared in."""
     return 3 * episodes + (ROUNDS + 1) * -(-episodes // PER_ROUND) + min(episodes, RANDOM_EPISODES)
-
-
-def _configured(env: Any, options: Values, settings: Values) -> tuple[Config, HostedTask]:
-    """Teachers play environments; a task of our own is one, too."""
-    task = hosted_task(env, settings)
-    return compose([task.name], options, overrides=settings, task=task)[0], task
 
 
 def _best_student(config: Config, task: HostedTask, room: TaughtEnv, episodes: int) -> ASAPPolicy:

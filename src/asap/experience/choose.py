@@ -34,10 +34,21 @@ def choose(
 
     Where nothing is learned, logged data are not read: policies are played.
     """
-    player = _player(config, tasks, workers, folder, notice, learns, stop or StopRequest())
+    first, env, stop = tasks.tasks[0], config.env, stop or StopRequest()
+    if isinstance(first, HostedTask):
+        for task in tasks.tasks:
+            look_at(task, notice)
+        sources, limits = tuple(task.hosted_source for task in tasks.tasks), (env.step_timeout, env.retries)
+        dispatcher = hire(workers, sources, folder, notice, *limits, env.on_no_workers, stop.check)
+        watch = watch_for_drift(first, notice) if env.check_determinism and learns else None
+        player = Hosted(config, tasks, dispatcher, notice, watch)
+    elif workers != IN_PROCESS:
+        raise UserError("--workers", f"{first.name} is compiled and needs none", workers, "leave it out")
+    else:
+        player = Compiled(config, tasks, catalog.task_set(tuple(zip(tasks.names, tasks.weights, strict=True))), stop)
     if config.offline.data is None or not learns:
         return player
-    return Logged(config, tasks, open_data(config, tasks.tasks[0]), player)
+    return Logged(config, tasks, open_data(config, first), player)
 
 
 @contextlib.contextmanager
@@ -48,34 +59,6 @@ def logged_rounds(
     if not isinstance(task, HostedTask):
         yield compiled_rounds(task, controller, num_episodes, seed)
         return
-    tasks = TaskSet((task,), (1.0,))
-    player = _player(complete(Config()), tasks, IN_PROCESS, folder, notice, False, StopRequest())
-    try:
+    player = choose(complete(Config()), TaskSet((task,), (1.0,)), IN_PROCESS, folder, notice, learns=False)
+    with contextlib.closing(player):
         yield hosted_rounds(player, num_episodes, seed)
-    finally:
-        player.close()
-
-
-def _player(
-    config: Config,
-    tasks: TaskSet,
-    workers: str,
-    folder: Path,
-    notice: Callable[[str], None],
-    learns: bool,
-    stop: StopRequest,
-) -> Experience:
-    first = tasks.tasks[0]
-    if isinstance(first, HostedTask):
-        env = config.env
-        limits = env.step_timeout, env.retries, env.on_no_workers
-        for task in tasks.tasks:
-            look_at(task, notice)
-        sources = tuple(task.hosted_source for task in tasks.tasks)
-        dispatcher = hire(workers, sources, folder, notice, *limits, stop.check)
-        watch = watch_for_drift(first, notice) if env.check_determinism and learns else None
-        return Hosted(config, tasks, dispatcher, notice, watch)
-    if workers != IN_PROCESS:
-        raise UserError("--workers", f"{first.name} is compiled and needs none", workers, "leave it out")
-    named = tuple(zip(tasks.names, tasks.weights, strict=True))
-    return Compiled(config, tasks, catalog.task_set(named), stop)

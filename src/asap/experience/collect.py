@@ -36,10 +36,8 @@ def collect(
     """Episodes 0 to `num_episodes` - 1 of this seed, into a dataset at `path`; `report` gets round, episodes, mean
     return."""
     folder = Path(path).parent  # Takes what is left of an episode that fails.
-    with (
-        logged_rounds(task, controller, num_episodes, seed, folder, print_note) as rounds,
-        DatasetWriter(path) as writer,
-    ):
+    playing = logged_rounds(task, controller, num_episodes, seed, folder, print_note)
+    with playing as rounds, DatasetWriter(path) as writer:
         began, done, steps, returns, successes = time.monotonic(), 0, 0, 0.0, 0
         for number, columns in enumerate(rounds):
             writer.add(columns)
@@ -48,30 +46,17 @@ def collect(
             returns += float(columns["reward"].sum(dtype=np.float64))
             successes = None if SUCCESS not in columns or successes is None else successes + int(columns[SUCCESS].sum())
             report(number, done, returns / done)
-        success = None if successes is None else successes / num_episodes
-        meta = _describe(task, controller, epsilon, num_episodes, seed, returns / num_episodes, success)
+        meta = Meta(
+            task=task.name,
+            observation_names=task.spec.observation_names,
+            action_names=task.spec.action_names,
+            controller=controller.name,
+            epsilon=epsilon,
+            seed=seed,
+            episodes=num_episodes,
+            behaviour_return=returns / num_episodes,
+            behaviour_success=None if successes is None else successes / num_episodes,
+            versions={name: importlib.metadata.version(name) for name in ("asap-rl", "jax", "numpy")},
+        )
         writer.finish(meta)
     return Collected(meta, steps, time.monotonic() - began)
-
-
-def _describe(
-    task: Task,
-    controller: Controller,
-    epsilon: float,
-    num_episodes: int,
-    seed: int,
-    mean_return: float,
-    success: float | None,
-) -> Meta:
-    return Meta(
-        task=task.name,
-        observation_names=task.spec.observation_names,
-        action_names=task.spec.action_names,
-        controller=controller.name,
-        epsilon=epsilon,
-        seed=seed,
-        episodes=num_episodes,
-        behaviour_return=mean_return,
-        behaviour_success=success,
-        versions={name: importlib.metadata.version(name) for name in ("asap-rl", "jax", "numpy")},
-    )

@@ -14,20 +14,10 @@ from asap.base.keys import Key, fold, root
 from asap.base.spec import TaskSet
 from asap.config.schema import Config
 from asap.envs.core import CompiledTasks, Outcome
+from asap.experience import rollout
 from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, OnProgress, ignore_progress
-from asap.experience.rollout import (
-    Controlled,
-    Lane,
-    Likeliest,
-    Moment,
-    Window,
-    fresh_episodes,
-    play,
-    play_episodes,
-    play_window,
-    start_lanes,
-)
-from asap.experience.summed_scores import play_scored
+from asap.experience.rollout import Lane, Likeliest, Moment, fresh_episodes
+from asap.experience.summed_scores import Scores, play_scored
 from asap.policy.policy import ASAPPolicy
 from asap.runs.signals import StopRequest
 
@@ -51,7 +41,7 @@ class Compiled:
         self._evaluate = compiled(self._evaluated, static_argnames=("num_episodes", "deterministic"))
 
     def begin(self, key: Key) -> Lane:
-        return start_lanes(self._tasks, fold(key, LANES), jnp.arange(self.config.learn.lanes))
+        return rollout.start_lanes(self._tasks, fold(key, LANES), jnp.arange(self.config.learn.lanes))
 
     def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> tuple[()]:
         return ()
@@ -59,13 +49,13 @@ class Compiled:
     def collect(self, key: Key, policy: ASAPPolicy, carry: Lane, fed: tuple[()]) -> tuple[Lane, Batch]:
         learn = self.config.learn
         if learn.learner == "reinforce" and learn.baseline == "running":
-            steps, totals = play_episodes(policy, self._tasks, key, learn.batch_episodes)
+            steps, totals = rollout.play_episodes(policy, self._tasks, key, learn.batch_episodes)
             return carry, Batch(totals, totals.steps.sum(), steps)
         if learn.learner == "reinforce":
-            episodes = learn.lanes, learn.batch_episodes, learn.gradient, self._discount
-            sums, totals = play_scored(policy, self._tasks, key, *episodes)
+            scores = Scores(policy, self._tasks, learn.batch_episodes, learn.gradient, self._discount)
+            sums, totals = play_scored(scores, key, learn.lanes)
             return carry, Batch(totals, totals.steps.sum(), sums=sums)
-        lanes, steps, totals = play_window(policy, self._tasks, carry, key, learn.window)
+        lanes, steps, totals = rollout.play_window(policy, self._tasks, carry, key, learn.window)
         return lanes, Batch(totals, learn.lanes * learn.window, steps)
 
     def evaluate(
@@ -80,7 +70,9 @@ class Compiled:
         size, parts = min(num_episodes, self.config.run.eval_episodes), []
         first = np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
         for r in range(-(-num_episodes // size)):
-            parts.append(self._round(policies, ids, first + r, size, deterministic))
+            self._stop.check()
+            keys = stacked_keys(ids.seeds, _STREAMS[ids.stream], first + r)
+            parts.append(self._played(keys, policies, size, deterministic))
             on_progress(min((r + 1) * size, num_episodes) * self.tasks.size * len(ids.seeds))
         return join_rounds(parts, num_episodes)
 
@@ -91,17 +83,10 @@ class Compiled:
         return self._played(keys, policies, run.eval_episodes, False)
 
     def random_states(self) -> tuple[Float[np.ndarray, "O N"], Float[np.ndarray, "Z N"]]:
-        x, m = jax.jit(self._visited_at_random)(root(0))
-        return np.asarray(x), np.asarray(m)
+        return tuple(map(np.asarray, jax.jit(self._visited_at_random)(root(0))))
 
     def close(self) -> None:
         """Nothing is held."""
-
-    def _round(
-        self, policies: ASAPPolicy, ids: EpisodeIds, numbers: Int[np.ndarray, "P"], size: int, deterministic: bool
-    ) -> Evaluation:
-        self._stop.check()
-        return self._played(stacked_keys(ids.seeds, _STREAMS[ids.stream], numbers), policies, size, deterministic)
 
     def _played(self, keys: Key, policies: ASAPPolicy, num_episodes: int, deterministic: bool) -> Evaluation:
         counted = self._evaluate(keys, policies, num_episodes=num_episodes, deterministic=deterministic)
@@ -110,10 +95,10 @@ class Compiled:
 
     def _visited_at_random(self, key: Key) -> tuple[Float[Array, "O N"], Float[Array, "Z N"]]:
         num_actions = self.tasks.spec.num_actions
-        actor = Controlled(lambda x: jnp.full((num_actions, *x.shape[1:]), 1 / num_actions))
+        actor = rollout.Controlled(lambda x: jnp.full((num_actions, *x.shape[1:]), 1 / num_actions))
         keys, moment = fresh_episodes(self._tasks, actor, key, jnp.arange(RANDOM_LANES))
-        steps = play(self._tasks, actor, keys, moment, Window(self._tasks), RANDOM_STEPS)[2]
-        steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), steps).flat()
+        steps = rollout.play(self._tasks, actor, keys, moment, rollout.Window(self._tasks), RANDOM_STEPS)[2]
+        steps = rollout.time_before_lanes(steps).flat()
         return steps.observation, steps.descriptor
 
     def _evaluated(self, keys: Key, policies: ASAPPolicy, num_episodes: int, deterministic: bool) -> "Counted":
@@ -185,16 +170,13 @@ def count_episodes(
     """One episode per lane for each of the stacked actors."""
     ids = jnp.arange(num_episodes)
     lanes, moment = jax.vmap(lambda actor, key: fresh_episodes(tasks, actor, key, ids))(actors, keys)
-    return play(tasks, actors, lanes, moment, Counts(num_skills, tasks.env.spec.discount), stacked=True)[1]
+    counts = Counts(num_skills, tasks.env.spec.discount)
+    return rollout.play(tasks, actors, lanes, moment, counts, stacked=True)[1]
 
 
 def join_rounds(parts: list[Evaluation], num_episodes: int) -> Evaluation:
     """Several rounds as one."""
-    per_episode = ("returns", "discounted", "success", "lengths")
-    joined = {
-        name: np.concatenate([getattr(part, name) for part in parts], -1)[..., :num_episodes] for name in per_episode
-    }
-    counts = {
-        name: sum(getattr(part, name).astype(np.int64) for part in parts) for name in ("skill_steps", "skill_starts")
-    }
-    return Evaluation(**joined, **counts)
+    per_episode = zip(*(part[:4] for part in parts))
+    skills = zip(*(part[4:6] for part in parts))
+    joined = (np.concatenate(values, -1)[..., :num_episodes] for values in per_episode)
+    return Evaluation(*joined, *(np.sum(counts, 0, np.int64) for counts in skills))

@@ -5,7 +5,7 @@ A fixed set of ids is played and all of their episodes are kept, so short ones a
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.arrays import compiled, element, stack
-from asap.base.episodes import COLLECTION, Played
+from asap.base.episodes import COLLECTION, EpisodeId
 from asap.base.keys import Key, fold, root
 from asap.base.spec import Task
 from asap.data.layout import BEHAVIOUR, DESCRIPTOR, FINAL, SUCCESS
@@ -22,7 +22,6 @@ from asap.envs import catalog
 from asap.envs.controllers import Controller, Probabilities
 from asap.envs.core import CompiledTasks, Outcome
 from asap.experience.hosted import Hosted
-from asap.experience.protocol import EpisodeIds
 from asap.experience.rollout import Controlled, Moment, fresh_episodes, look_lanes, play
 from asap.policy.build import uniform_policy
 
@@ -32,6 +31,7 @@ MOST_LANES = 1024
 HOSTED_ROUND = 64  # Episodes: an environment may be slow, and rounds are what the progress bar sees.
 
 Columns = dict[str, np.ndarray]
+STEPS = ("observation", "action", "reward")
 
 
 class LoggedEpisodes(NamedTuple):
@@ -45,6 +45,7 @@ class LoggedEpisodes(NamedTuple):
     terminated: Bool[Array, "L"]
     success: Bool[Array, "L"]
     final_observation: Float[Array, "O L"]
+    playing: Bool[Array, "L"]
 
 
 class Log(NamedTuple):
@@ -53,26 +54,20 @@ class Log(NamedTuple):
     tasks: CompiledTasks
     probabilities: Probabilities
 
-    def start(self, moment: Moment) -> tuple[LoggedEpisodes, Bool[Array, "L"]]:
+    def start(self, moment: Moment) -> LoggedEpisodes:
         count, horizon = moment.skill.shape[-1], self.tasks.env.spec.horizon
         x, _ = look_lanes(self.tasks, moment)
-        none, zeros = jnp.zeros(count, bool), jnp.zeros((horizon, count))
+        none, zeros, lengths = jnp.zeros(count, bool), jnp.zeros((horizon, count)), jnp.zeros(count, jnp.int32)
         room = jnp.zeros((x.shape[0], horizon, count))
-        lengths = jnp.zeros(count, jnp.int32)
-        return LoggedEpisodes(room, zeros.astype(jnp.int32), zeros, zeros, lengths, none, none, x), ~none
+        return LoggedEpisodes(room, zeros.astype(jnp.int32), zeros, zeros, lengths, none, none, x, ~none)
 
     def add(
-        self,
-        gathered: tuple[LoggedEpisodes, Bool[Array, "L"]],
-        before: Moment,
-        outcome: Outcome,
-        step: Int[Array, ""],
-    ) -> tuple[tuple[LoggedEpisodes, Bool[Array, "L"]], None]:
-        so_far, playing = gathered
-        ends = (outcome.terminated | outcome.truncated) & playing
+        self, so_far: LoggedEpisodes, before: Moment, outcome: Outcome, step: Int[Array, ""]
+    ) -> tuple[LoggedEpisodes, None]:
+        ends = (outcome.terminated | outcome.truncated) & so_far.playing
         x, _ = look_lanes(self.tasks, before)
         log_prob = jnp.log(element(self.probabilities(x), before.action))
-        logged = LoggedEpisodes(
+        return LoggedEpisodes(
             observation=so_far.observation.at[:, step].set(x),
             action=so_far.action.at[step].set(before.action),
             reward=so_far.reward.at[step].set(outcome.reward),
@@ -81,18 +76,18 @@ class Log(NamedTuple):
             terminated=jnp.where(ends, outcome.terminated, so_far.terminated),
             success=jnp.where(ends, outcome.success, so_far.success),
             final_observation=jnp.where(ends, outcome.next_observation, so_far.final_observation),
-        )
-        return (logged, playing & ~ends), None
+            playing=so_far.playing & ~ends,
+        ), None
 
-    def goes_on(self, gathered: tuple[LoggedEpisodes, Bool[Array, "L"]]) -> Bool[Array, "L"]:
-        return gathered[1]
+    def goes_on(self, gathered: LoggedEpisodes) -> Bool[Array, "L"]:
+        return gathered.playing
 
 
 def play_logged(tasks: CompiledTasks, probabilities: Probabilities, key: Key, ids: Int[Array, "L"]) -> LoggedEpisodes:
     """The episodes of these ids, from start to end."""
     actor = Controlled(probabilities)
     keys, moment = fresh_episodes(tasks, actor, key, ids)
-    return play(tasks, actor, keys, moment, Log(tasks, probabilities))[1][0]
+    return play(tasks, actor, keys, moment, Log(tasks, probabilities))[1]
 
 
 def discounted_returns(played: LoggedEpisodes, discount: float) -> Float[np.ndarray, "L"]:
@@ -115,7 +110,7 @@ def compiled_rounds(task: Task, controller: Controller, num_episodes: int, seed:
     return map(played, range(0, num_episodes, lanes))
 
 
-def as_columns(played: LoggedEpisodes, first: int, count: int, descriptor: np.ndarray) -> dict[str, np.ndarray]:
+def as_columns(played: LoggedEpisodes, first: int, count: int, descriptor: np.ndarray) -> Columns:
     """The first `count` episodes as rows, one episode after the other."""
     lengths = played.lengths[:count]
     longest = int(lengths.max())
@@ -124,53 +119,48 @@ def as_columns(played: LoggedEpisodes, first: int, count: int, descriptor: np.nd
     def rows(grid: np.ndarray) -> np.ndarray:
         return grid[..., :longest, :count].T[is_step]  # Lanes first, and the numbers of a vector last.
 
-    last = np.cumsum(lengths) - 1
-    terminated, truncated = np.zeros((2, is_step.sum()), bool)
-    terminated[last], truncated[last] = played.terminated[:count], ~played.terminated[:count]
-    return {
-        "observation": rows(played.observation),
-        "action": rows(played.action),
-        "reward": rows(played.reward),
-        "terminated": terminated,
-        "truncated": truncated,
-        "episode": np.repeat(np.arange(first, first + count, dtype=np.int32), lengths),
-        BEHAVIOUR: rows(played.log_prob),
-        FINAL: played.final_observation[:, :count].T,
-        DESCRIPTOR: np.tile(descriptor, (count, 1)),
-        SUCCESS: played.success[:count],
-    }
+    steps = {name: rows(getattr(played, name)) for name in STEPS}
+    ends = first, played.terminated[:count], played.final_observation[:, :count].T, descriptor
+    return _table(steps, lengths, rows(played.log_prob), *ends) | {SUCCESS: played.success[:count]}
+
+
+def _table(
+    steps: Columns,
+    lengths: np.ndarray,
+    log_prob: np.ndarray,
+    first: int,
+    terminated: Bool[np.ndarray, "L"],
+    final: np.ndarray,
+    descriptor: np.ndarray,
+) -> Columns:
+    """All columns, in the order of the file."""
+    flags, count = np.zeros((2, sum(lengths)), bool), len(lengths)
+    flags[:, np.cumsum(lengths) - 1] = terminated, ~terminated
+    numbers = np.repeat(np.arange(first, first + count, dtype=np.int32), lengths)
+    columns = {**steps, "terminated": flags[0], "truncated": flags[1], "episode": numbers}
+    return columns | {BEHAVIOUR: log_prob, FINAL: final, DESCRIPTOR: np.tile(descriptor, (count, 1))}
 
 
 def hosted_rounds(player: Hosted, num_episodes: int, seed: int) -> Iterator[Columns]:
     """The same of an environment, played at random: it has no other controller."""
     task = player.tasks.tasks[0]
-    uniform, descriptor = stack([uniform_policy(task)]), np.asarray(task.descriptor, np.float32)
+    (plan,), descriptor = player.plans(stack([uniform_policy(task)])), np.asarray(task.descriptor, np.float32)
 
     def played(first: int) -> Columns:
-        count = min(HOSTED_ROUND, num_episodes - first)
-        (episodes,) = player.played(uniform, EpisodeIds([seed], COLLECTION, first), count, deterministic=False)
-        return _joined(episodes, task.spec.num_actions, descriptor)
+        numbers = range(first, min(first + HOSTED_ROUND, num_episodes))
+        planned = [(plan, EpisodeId(seed, COLLECTION, number)) for number in numbers]
+        episodes = list(player.play(planned, deterministic=False))
+        observations = [episode.observations.astype(np.float32) for episode in episodes]
+        fields = (
+            [one[:-1] for one in observations],
+            [one.actions for one in episodes],
+            [one.rewards for one in episodes],
+        )
+        lengths = np.asarray([episode.length for episode in episodes])
+        log_prob = np.full(lengths.sum(), -np.log(task.spec.num_actions), np.float32)
+        ends = np.asarray([one.terminated for one in episodes], bool), np.stack([one[-1] for one in observations])
+        columns = _table(dict(zip(STEPS, map(np.concatenate, fields))), lengths, log_prob, first, *ends, descriptor)
+        success = [episode.success for episode in episodes]
+        return columns if None in success else columns | {SUCCESS: np.asarray(success, bool)}
 
     return map(played, range(0, num_episodes, HOSTED_ROUND))
-
-
-def _joined(episodes: Sequence[Played], num_actions: int, descriptor: np.ndarray) -> Columns:
-    """Episodes of uniformly random play as rows."""
-    lengths = [episode.length for episode in episodes]
-    last = np.cumsum(lengths) - 1
-    terminated, truncated = np.zeros((2, sum(lengths)), bool)
-    terminated[last] = [episode.terminated for episode in episodes]
-    truncated[last] = ~terminated[last]
-    columns = {
-        "observation": np.concatenate([episode.observations[:-1] for episode in episodes]).astype(np.float32),
-        "action": np.concatenate([episode.actions for episode in episodes]),
-        "reward": np.concatenate([episode.rewards for episode in episodes]),
-        "terminated": terminated,
-        "truncated": truncated,
-        "episode": np.repeat(np.int32([episode.episode.number for episode in episodes]), lengths),
-        BEHAVIOUR: np.full(sum(lengths), -np.log(num_actions), np.float32),
-        FINAL: np.stack([episode.observations[-1] for episode in episodes]).astype(np.float32),
-        DESCRIPTOR: np.tile(descriptor, (len(episodes), 1)),
-    }
-    is_known = all(episode.success is not None for episode in episodes)
-    return columns | ({SUCCESS: np.asarray([episode.success for episode in episodes], bool)} if is_known else {})

@@ -21,6 +21,7 @@ from asap.base.keys import Key
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import Config
+from asap.experience.minibatches import Lanes
 from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, OnProgress, ignore_progress
 from asap.policy.build import plan_of
 from asap.policy.host import Plan
@@ -57,19 +58,15 @@ class Hosted:
         self._recent: list[list[Played]] = [[] for _ in self._seeds]
 
     def begin(self, key: Key) -> None:
-        return None
+        """Nothing is kept."""
 
     def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> list[Batch | None]:
         """A batch for every seed that goes on: rounds of episodes until there are enough."""
-        plans, batches = self._plans(policies), [[] for _ in self._seeds]
+        plans, batches = self.plans(policies), [[] for _ in self._seeds]
         playing = [i for i, is_active in enumerate(active) if is_active]
         while sizes := {i: size for i in playing if (size := self._round_size(batches[i], counters, i))}:
-            works = []
-            for i, size in sizes.items():
-                first = int(counters.episodes[i]) + len(batches[i])
-                ids = [self._training_id(self._seeds[i], number) for number in range(first, first + size)]
-                works += self._works(plans[i], ids, False)
-            episodes = iter(self._play(works))
+            ids = {i: self._training_ids(i, int(counters.episodes[i]) + len(batches[i]), sizes[i]) for i in sizes}
+            episodes = self.play([(plans[i], one) for i in ids for one in ids[i]], False)
             for i, size in sizes.items():
                 batches[i] += itertools.islice(episodes, size)
         self._recent = [batch or before for batch, before in zip(batches, self._recent)]
@@ -86,24 +83,13 @@ class Hosted:
         deterministic: bool,
         on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
-        each = self.played(policies, ids, num_episodes, deterministic, on_progress)
-        return evaluation_of(each, self.tasks, policies.num_skills)
-
-    def played(
-        self,
-        policies: ASAPPolicy,
-        ids: EpisodeIds,
-        num_episodes: int,
-        deterministic: bool,
-        on_progress: OnProgress = ignore_progress,
-    ) -> list[list[Played]]:
-        """The episodes of each policy, task by task."""
-        works, first = [], np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
-        for plan, seed, begin in zip(self._plans(policies), ids.seeds, first.tolist()):
+        planned, first = [], np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
+        for plan, seed, begin in zip(self.plans(policies), ids.seeds, first.tolist()):
             numbers = itertools.product(range(self.tasks.size), range(begin, begin + num_episodes))
-            works += self._works(plan, [EpisodeId(seed, ids.stream, n, task) for task, n in numbers], deterministic)
-        episodes, count = iter(self._play(works, on_progress)), self.tasks.size * num_episodes
-        return [list(itertools.islice(episodes, count)) for _ in ids.seeds]
+            planned += [(plan, EpisodeId(seed, ids.stream, number, task)) for task, number in numbers]
+        episodes, count = self.play(planned, deterministic, on_progress), self.tasks.size * num_episodes
+        each = [list(itertools.islice(episodes, count)) for _ in ids.seeds]
+        return evaluation_of(each, self.tasks, policies.num_skills)
 
     def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
         """What was played last in training: an environment may be too slow to play more for a curve alone."""
@@ -116,7 +102,6 @@ class Hosted:
 
     def random_states(self) -> None:
         """An environment may be too slow to play for this alone."""
-        return None
 
     def close(self) -> None:
         self._dispatcher.close()
@@ -143,26 +128,26 @@ class Hosted:
             return len(batch) >= learn.batch_episodes
         return sum(episode.length for episode in batch) >= learn.batch_steps
 
-    def _training_id(self, seed: int, number: int) -> EpisodeId:
+    def _training_ids(self, index: int, first: int, count: int) -> Iterator[EpisodeId]:
         """m ~ mu, decided by the id."""
-        if self.tasks.size == 1:
-            return EpisodeId(seed, TRAINING, number)
-        uniform = EpisodeId(seed, TRAINING, number).uniform()
-        return EpisodeId(seed, TRAINING, number, int((uniform >= np.cumsum(self.tasks.shares)[:-1]).sum()))
+        for number in range(first, first + count):
+            one = EpisodeId(self._seeds[index], TRAINING, number)
+            if self.tasks.size > 1:
+                one = one._replace(task=int((one.uniform() >= np.cumsum(self.tasks.shares)[:-1]).sum()))
+            yield one
 
-    def _plans(self, policies: ASAPPolicy) -> list[Plan]:
+    def plans(self, policies: ASAPPolicy) -> list[Plan]:
         size, descriptors = len(self.tasks.spec.observation_names), self.tasks.descriptors
         count = policies.partition.beta.shape[0]
         return [plan_of(member(policies, index), size, descriptors) for index in range(count)]
 
-    def _works(self, plan: Plan, ids: Sequence[EpisodeId], deterministic: bool) -> Iterator[Work]:
-        for one in ids:
-            yield Work(next(self._numbers), plan, (one,), deterministic)
-
-    def _play(self, works: list[Work], on_progress: OnProgress = ignore_progress) -> list[Played]:
+    def play(
+        self, planned: list[tuple[Plan, EpisodeId]], deterministic: bool, on_progress: OnProgress = ignore_progress
+    ) -> Iterator[Played]:
+        works = [Work(next(self._numbers), plan, (one,), deterministic) for plan, one in planned]
         episodes = [episode for finished in self._dispatcher.play(works, on_progress) for episode in finished.played]
         self._warnings.look(episodes)
-        return episodes
+        return iter(episodes)
 
 
 def batch_size(num_steps: int) -> int:
@@ -175,36 +160,22 @@ def batch_size(num_steps: int) -> int:
 
 def packed(episodes: Sequence[Played], tasks: TaskSet) -> Batch:
     """One lane with one step after the other; padding does not count."""
-    lengths = [episode.length for episode in episodes]
-    num_steps = sum(lengths)
-    missing = batch_size(num_steps) - num_steps
-
-    def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-        rows = np.concatenate(parts)
-        padded = np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)])
-        return np.moveaxis(padded, 0, -1)[..., None]
-
-    def last(flags: Sequence[bool]) -> np.ndarray:
-        """The flag of each episode, at its last step."""
-        column = np.zeros((num_steps + missing, 1), bool)
-        column[np.cumsum(lengths) - 1, 0] = flags
-        return column
-
+    num_steps = sum(episode.length for episode in episodes)
+    at = Lanes([[episode.length for episode in episodes]], batch_size(num_steps), 1)
     start = np.int32([NO_SKILL])
-    task = joined([np.repeat(np.int32(episode.episode.task), episode.length) for episode in episodes])
-    counts = np.arange(num_steps + missing)[:, None] < num_steps
+    task = at.steps([np.repeat(np.int32(episode.episode.task), episode.length) for episode in episodes])
     steps = Transition(
-        observation=joined([episode.observations[:-1] for episode in episodes]),
+        observation=at.steps([episode.observations[:-1] for episode in episodes]),
         descriptor=np.moveaxis(tasks.descriptors[task], -1, 0),
-        previous_skill=joined([np.concatenate([start, episode.skills[:-1]]) for episode in episodes]),
-        skill=joined([episode.skills for episode in episodes]),
-        action=joined([episode.actions for episode in episodes]),
-        reward=joined([episode.rewards for episode in episodes]),
-        terminated=last([episode.terminated for episode in episodes]),
-        truncated=last([not episode.terminated for episode in episodes]),
-        next_observation=joined([episode.observations[1:] for episode in episodes]),
+        previous_skill=at.steps([np.concatenate([start, episode.skills[:-1]]) for episode in episodes]),
+        skill=at.steps([episode.skills for episode in episodes]),
+        action=at.steps([episode.actions for episode in episodes]),
+        reward=at.steps([episode.rewards for episode in episodes]),
+        terminated=at.ends([episode.terminated for episode in episodes]),
+        truncated=at.ends([not episode.terminated for episode in episodes]),
+        next_observation=at.steps([episode.observations[1:] for episode in episodes]),
         of_task=None if tasks.size == 1 else task == np.arange(tasks.size)[:, None, None],
-        counts=counts,
+        counts=at.counts,
     )
     return Batch(totals_of(episodes, tasks.size), np.int32(num_steps), steps)
 
@@ -257,10 +228,8 @@ def discounted(episode: Played, discount: float) -> float:
 
 
 class EpisodeWarnings:
-    """What the user should know about the episodes that come in: notes of the checks, and episodes that teach nothing.
-
-    Each thing is said once.
-    """
+    """What the user should know about the episodes that come in, said once: notes of the checks, and whether they teach
+    anything."""
 
     def __init__(self, notice: Callable[[str], None], allows_one_step: bool):
         self._notice, self._allows_one_step = notice, allows_one_step
@@ -278,16 +247,11 @@ class EpisodeWarnings:
             if episode.episode.stream == TRAINING:
                 self._of_training += 1
                 self._least, self._most = min(self._least, episode.total), max(self._most, episode.total)
-        if self._episodes >= ENOUGH:
-            self._judge()
-
-    def _judge(self) -> None:
-        share = self._of_one_step / self._episodes
-        if share > MOST_OF_ONE_STEP and not self._allows_one_step:
+        is_judged = self._episodes >= ENOUGH and not self._allows_one_step
+        if is_judged and self._of_one_step / self._episodes > MOST_OF_ONE_STEP:
             what = f"{self._of_one_step} of {self._episodes} episodes ended at their first step"
-            raise RunError(
-                "env", what, cure="look at it with `asap check`, or allow it by --set env.allow_one_step=true"
-            )
+            cure = "look at it with `asap check`, or allow it by --set env.allow_one_step=true"
+            raise RunError("env", what, cure=cure)
         if self._of_training >= ENOUGH and self._least == self._most:
             self._say(f"no learning signal: every episode so far had a return of {self._least:g}")
 

@@ -11,22 +11,12 @@ from jaxtyping import Array, Bool, Float
 from asap.base.errors import RunError, UserError
 from asap.base.keys import Key
 from asap.base.spec import Task, TaskSet
-from asap.base.types import EpisodeTotals, Transition
 from asap.config.schema import OFFLINE_LEARNERS, Config
 from asap.data.dataset import Dataset, task_of
 from asap.data.layout import layout_of
-from asap.experience.minibatches import Batches, Minibatch
-from asap.experience.protocol import (
-    Batch,
-    Behaviour,
-    Counters,
-    EpisodeIds,
-    Evaluation,
-    Experience,
-    OnProgress,
-    ignore_progress,
-)
-from asap.policy.policy import NO_SKILL, ASAPPolicy
+from asap.experience.minibatches import Batches
+from asap.experience.protocol import Batch, Counters, Experience
+from asap.policy.policy import ASAPPolicy
 
 
 def log_ratios_so_far(log_ratio: Float[Array, "T L"], ended: Bool[Array, "T L"]) -> Float[Array, "T L"]:
@@ -75,72 +65,22 @@ class Logged:
     together = True
 
     def __init__(self, config: Config, tasks: TaskSet, dataset: Dataset, player: Experience):
-        self.config, self.tasks, self._player = config, tasks, player
+        self.config, self.tasks = config, tasks
         self.most_updates, self.least_episodes = config.run.chunk, player.least_episodes
         weights = merits(dataset.episodes.total, config.offline.sharpness)
         self._batches = Batches(dataset, config.learn.lanes, config.learn.window, weights)
         self._seeds = range(config.run.seed, config.run.seed + config.run.seeds)
+        self.evaluate, self.look = player.evaluate, player.look
+        self.random_states, self.close = player.random_states, player.close
 
     def begin(self, key: Key) -> None:
         return None
 
-    def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> Minibatch:
+    def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> Batch:
         return self._batches.feed(self._seeds, counters.iterations, self.most_updates)
 
-    def collect(self, key: Key, policy: ASAPPolicy, carry: None, fed: Minibatch) -> tuple[None, Batch]:
-        steps, behaviour = as_steps(fed), Behaviour(fed.behaviour_log_prob.T, fed.merit.T)
-        return None, Batch(totals_of(fed), fed.counted.sum(), steps, behaviour)
-
-    def evaluate(
-        self,
-        policies: ASAPPolicy,
-        ids: EpisodeIds,
-        num_episodes: int,
-        deterministic: bool,
-        on_progress: OnProgress = ignore_progress,
-    ) -> Evaluation:
-        return self._player.evaluate(policies, ids, num_episodes, deterministic, on_progress)
-
-    def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
-        return self._player.look(policies, update)
-
-    def random_states(self) -> tuple[np.ndarray, np.ndarray] | None:
-        return self._player.random_states()
-
-    def close(self) -> None:
-        self._player.close()
-
-
-def as_steps(minibatch: Minibatch) -> Transition:
-    """The minibatch with time before lanes, as windows are played."""
-
-    def vectors(leaf: Float[Array, "L T n"]) -> Float[Array, "n T L"]:
-        return leaf.transpose(2, 1, 0)
-
-    unknown = jnp.full(minibatch.action.T.shape, NO_SKILL, jnp.int32)
-    return Transition(
-        observation=vectors(minibatch.observation),
-        descriptor=vectors(minibatch.descriptor),
-        previous_skill=unknown,
-        skill=unknown,
-        action=minibatch.action.T,
-        reward=minibatch.reward.T,
-        terminated=minibatch.terminated.T,
-        truncated=minibatch.truncated.T,
-        next_observation=vectors(minibatch.next_observation),
-        counts=minibatch.counted.T,
-    )
-
-
-def totals_of(minibatch: Minibatch) -> EpisodeTotals:
-    """What was read, as if it had been played; the data are of one task."""
-    ended = minibatch.terminated | minibatch.truncated
-    return EpisodeTotals(
-        episodes=ended.sum()[None],
-        returns=minibatch.reward.sum()[None],
-        successes=minibatch.success.sum()[None],
-        steps=minibatch.counted.sum()[None],
-    )
+    def collect(self, key: Key, policy: ASAPPolicy, carry: None, fed: Batch) -> tuple[None, Batch]:
+        return None, fed
 
 
 def local_file(data: str) -> str:
@@ -157,12 +97,8 @@ def open_data(config: Config, task: Task) -> Dataset:
     """The dataset of a run, checked, and the same as when the run began."""
     dataset = Dataset(local_file(config.offline.data), layout_of(task), config.offline.drop_bad_rows)
     if config.offline.fingerprint not in (None, dataset.fingerprint):
-        raise RunError(
-            "offline.data",
-            "the file has changed since the run began",
-            config.offline.data,
-            "restore it, or start a new run",
-        )
+        what, cure = "the file has changed since the run began", "restore it, or start a new run"
+        raise RunError("offline.data", what, config.offline.data, cure)
     return dataset
 
 
@@ -209,10 +145,8 @@ def refuse_contradictions(config: Config, tasks: tuple[str, ...]) -> None:
     if config.learn.gradient != "marginal":
         raise UserError("learn.gradient", "logged data have no skills to score", config.learn.gradient, "use marginal")
     if config.policy.termination is not None:
-        raise UserError(
-            "policy.termination", "logged data do not tell the skill before", config.policy.termination, "leave it out"
-        )
+        what = "logged data do not tell the skill before"
+        raise UserError("policy.termination", what, config.policy.termination, "leave it out")
     if config.run.search_episodes:
-        raise UserError(
-            "run.search_episodes", "the search for symmetries needs to play", config.run.search_episodes, "leave it out"
-        )
+        what = "the search for symmetries needs to play"
+        raise UserError("run.search_episodes", what, config.run.search_episodes, "leave it out")

@@ -1,37 +1,52 @@
-"""Minibatches of whole episodes in one fixed shape, read from a dataset as they are needed.
+"""Whole episodes in lanes of one fixed shape: what is played on the host, and minibatches of logged data.
 
-A minibatch has L lanes of T steps. Episodes of a random order are laid into the first lane until the next one does not
-fit, then into the second, and so on; what is left of a lane is filled with steps that do not count. Every pass over the
-data has its own order, a function of seed and pass, so the n-th minibatch of a seed is a function of seed and n alone.
+Episodes stand one after the other in a lane; what is left of it is filled with steps that do not count.
+
+A minibatch of a dataset has L lanes of T steps. Episodes of a random order are laid into the first lane until the next
+one does not fit, then into the second, and so on. Every pass over the data has its own order, a function of seed and
+pass, so the n-th minibatch of a seed is a function of seed and n alone.
 """
 
-import functools
-from typing import NamedTuple
+import itertools
+import math
+from collections.abc import Sequence
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float
+from numpy.typing import DTypeLike
 
 from asap.base.keys import host_generator
+from asap.base.types import EpisodeTotals, Transition
 from asap.data.dataset import Dataset
+from asap.experience.protocol import Batch, Behaviour
+from asap.policy.policy import NO_SKILL
 
 _ORDER = 9  # Stream of the seed's draws on the host.
 
 
-class Minibatch(NamedTuple):
-    """Lanes come first, as they are read; `counted` tells the steps of episodes from the filling."""
+class Lanes:
+    """Where each step stands, of episodes whose lengths are given lane by lane."""
 
-    observation: Float[Array, "*batch L T O"]
-    next_observation: Float[Array, "*batch L T O"]
-    descriptor: Float[Array, "*batch L T Z"]
-    action: Int[Array, "*batch L T"]
-    reward: Float[Array, "*batch L T"]
-    terminated: Bool[Array, "*batch L T"]
-    truncated: Bool[Array, "*batch L T"]
-    success: Bool[Array, "*batch L T"]  # On the last step of an episode.
-    behaviour_log_prob: Float[Array, "*batch L T"]
-    merit: Float[Array, "*batch L T"]  # Of the step's episode, see `asap.experience.logged.merits`.
-    counted: Bool[Array, "*batch L T"]
+    def __init__(self, lengths: Sequence[Sequence[int]], window: int, count: int):
+        self._shape = (count, window)
+        self._steps = np.concatenate([lane * window + np.arange(sum(own)) for lane, own in enumerate(lengths)])
+        self._ends = self._steps[np.cumsum([*itertools.chain(*lengths)]) - 1]
+        self.counts = self._placed(self._steps, np.ones(len(self._steps), bool))
+
+    def steps(self, parts: Sequence[np.ndarray], kind: DTypeLike = None) -> np.ndarray:
+        """An array of each episode, with a row for each of its steps; axes (..., T, L)."""
+        rows = np.concatenate(parts)
+        return self._placed(self._steps, rows if kind is None else rows.astype(kind))
+
+    def ends(self, flags: Sequence[bool]) -> Bool[np.ndarray, "T L"]:
+        """The flag of each episode, at its last step."""
+        return self._placed(self._ends, np.asarray(flags, bool))
+
+    def _placed(self, where: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        grid = np.zeros((math.prod(self._shape), *rows.shape[1:]), rows.dtype)
+        grid[where] = rows
+        return np.moveaxis(grid.reshape(*self._shape, *rows.shape[1:]), (0, 1), (-1, -2))
 
 
 class Batches:
@@ -42,17 +57,13 @@ class Batches:
         self.window = max(window, dataset.longest)
         self._passes: dict[int, tuple[int, int, list[np.ndarray]]] = {}
 
-    def feed(self, seeds: range, iterations: np.ndarray, count: int) -> Minibatch:
+    def feed(self, seeds: range, iterations: np.ndarray, count: int) -> Batch:
         """The next `count` minibatches of every seed; leaves have axes (count, seeds, ...)."""
-        found = [
-            [self.minibatch(seed, int(first) + n) for seed, first in zip(seeds, iterations, strict=True)]
-            for n in range(count)
-        ]
-        return jax.tree.map(
-            lambda *leaves: np.stack(leaves).reshape(count, len(seeds), *leaves[0].shape), *sum(found, [])
-        )
+        places = [(seed, int(first) + n) for n in range(count) for seed, first in zip(seeds, iterations, strict=True)]
+        found = [self.minibatch(seed, iteration) for seed, iteration in places]
+        return jax.tree.map(lambda *leaves: np.stack(leaves).reshape(count, len(seeds), *leaves[0].shape), *found)
 
-    def minibatch(self, seed: int, iteration: int) -> Minibatch:
+    def minibatch(self, seed: int, iteration: int) -> Batch:
         number, first, lanes = self._passes.get(seed, (-1, 0, []))
         if iteration < first:
             number, first, lanes = -1, 0, []
@@ -76,40 +87,34 @@ class Batches:
             cuts.append(int(np.searchsorted(ends, before + self.window, "right")))
         return [order[a:b] for a, b in zip(cuts, cuts[1:])]
 
-    def fill(self, lanes: list[np.ndarray]) -> Minibatch:
-        """These episodes, lane by lane."""
-        blank = self._blank()
-        for lane, members in enumerate(lanes):
-            at = 0
-            for index in members:
-                at = self._lay(blank, lane, at, int(index))
-        return blank
-
-    def _blank(self) -> Minibatch:
-        shape, layout = (self.lanes, self.window), self.dataset.layout
-        wide = functools.partial(np.zeros, dtype=np.float32)
-        flat, off = wide(shape), np.zeros(shape, bool)
-        observation, descriptor = wide((*shape, layout.num_observations)), wide((*shape, len(layout.descriptor)))
-        return Minibatch(
-            observation, observation.copy(), descriptor, np.zeros(shape, np.int32), flat,
-            off, off.copy(), off.copy(), flat.copy(), flat.copy(), off.copy(),
-        )  # fmt: skip
-
-    def _lay(self, into: Minibatch, lane: int, at: int, index: int) -> int:
-        """One episode into its place; gives where the next one begins."""
-        logged = self.dataset.read(index)
-        end = at + len(logged.action)
-        here = lane, slice(at, end)
-        into.observation[here] = logged.observation
-        into.next_observation[lane, at : end - 1] = logged.observation[1:]
-        into.next_observation[lane, end - 1] = logged.final_observation
-        into.descriptor[here] = logged.descriptor
-        into.action[here] = logged.action
-        into.reward[here] = logged.reward
-        into.behaviour_log_prob[here] = logged.behaviour_log_prob
-        into.merit[here] = self.merits[index]
-        into.counted[here] = True
-        into.terminated[lane, end - 1] = logged.terminated
-        into.truncated[lane, end - 1] = not logged.terminated
-        into.success[lane, end - 1] = self.dataset.episodes.success[index]
-        return end
+    def fill(self, lanes: list[np.ndarray]) -> Batch:
+        """These episodes, lane by lane. Data do not tell skills, and are of one task."""
+        members = np.concatenate(lanes)
+        logged = [self.dataset.read(int(index)) for index in members]
+        lengths, success = [len(one.action) for one in logged], self.dataset.episodes.success[members]
+        left = iter(lengths)
+        at = Lanes([[*itertools.islice(left, len(lane))] for lane in lanes], self.window, self.lanes)
+        rows, descriptors = np.concatenate([one.observation for one in logged]), [one.descriptor for one in logged]
+        after = np.roll(rows, -1, axis=0)
+        after[np.cumsum(lengths) - 1] = [one.final_observation for one in logged]
+        unknown, terminated = (
+            np.full(at.counts.shape, NO_SKILL, np.int32),
+            np.asarray([one.terminated for one in logged]),
+        )
+        steps = Transition(
+            observation=at.steps([rows], np.float32),
+            descriptor=at.steps([np.repeat(descriptors, lengths, axis=0)], np.float32),
+            previous_skill=unknown,
+            skill=unknown,
+            action=at.steps([one.action for one in logged], np.int32),
+            reward=at.steps([one.reward for one in logged], np.float32),
+            terminated=at.ends(terminated),
+            truncated=at.ends(~terminated),
+            next_observation=at.steps([after], np.float32),
+            counts=at.counts,
+        )
+        log_prob = at.steps([one.behaviour_log_prob for one in logged], np.float32)
+        behaviour = Behaviour(log_prob, at.steps([np.repeat(self.merits[members], lengths)]))
+        num_steps, returns = np.int32([sum(lengths)]), steps.reward.sum(keepdims=True).ravel()
+        totals = EpisodeTotals(np.int32([len(logged)]), returns, np.int32([success.sum()]), num_steps)
+        return Batch(totals, num_steps[0], steps, behaviour)

@@ -22,9 +22,9 @@ from asap.base.arrays import compiled
 from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.data.dataset import Dataset
-from asap.experience.logged import as_steps, effective_sample_size
-from asap.experience.minibatches import Batches, Minibatch
-from asap.experience.protocol import Evaluation
+from asap.experience.logged import effective_sample_size
+from asap.experience.minibatches import Batches
+from asap.experience.protocol import Batch, Evaluation
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import MARGINAL, score
 
@@ -61,9 +61,8 @@ UNKNOWN = Value(np.nan, (np.nan, np.nan), np.nan, (np.nan, np.nan))
 def estimate(policy: ASAPPolicy, dataset: Dataset, discount: float, seed: int = 0) -> Estimate:
     """The value of a policy from the data alone. A deterministic or unknown behaviour tells nothing about others."""
     if policy.termination is not None:
-        raise UserError(
-            "policy.termination", "logged data do not tell the skill before", policy.termination, "judge it by playing"
-        )
+        what = "logged data do not tell the skill before"
+        raise UserError("policy.termination", what, policy.termination, "judge it by playing")
     if not dataset.is_stochastic:
         return Estimate(UNKNOWN, 0.0, available=False)
     batches = Batches(dataset, EPISODES_AT_ONCE, 1, np.ones(dataset.num_episodes, np.float32))
@@ -73,11 +72,11 @@ def estimate(policy: ASAPPolicy, dataset: Dataset, discount: float, seed: int = 
     whole = []
     for first in range(0, dataset.num_episodes, EPISODES_AT_ONCE):
         members = np.arange(first, min(first + EPISODES_AT_ONCE, dataset.num_episodes))
-        minibatch = batches.fill([members[i : i + 1] for i in range(len(members))])
-        logs = np.asarray(log_weights_of(policy, minibatch), np.float64)[:, : len(members)]
+        batch = batches.fill([members[i : i + 1] for i in range(len(members))])
+        logs = np.asarray(log_weights_of(policy, batch), np.float64)[:, : len(members)]
         # Row 0 counts every episode once, the others as often as a resample has drawn it.
         times = np.concatenate([np.ones((1, len(members))), draws.poisson(1.0, (RESAMPLES, len(members)))])
-        _add(sums, times, logs.T, minibatch.reward[: len(members)])
+        _add(sums, times, logs.T, batch.steps.reward.T[: len(members)])
         whole.append(logs[-1])
     per_step = _weighted_means(sums)
     values = [per_step @ gamma ** np.arange(batches.window) for gamma in (discount, 1.0)]
@@ -85,11 +84,10 @@ def estimate(policy: ASAPPolicy, dataset: Dataset, discount: float, seed: int = 
     return Estimate(_value(*values), float(effective_sample_size(np.exp(relative))), available=True)
 
 
-def _log_weights(policy: ASAPPolicy, minibatch: Minibatch) -> Float[Array, "T L"]:
+def _log_weights(policy: ASAPPolicy, batch: Batch) -> Float[Array, "T L"]:
     """log rho_{0:t}, one episode per lane; after its end nothing is added."""
-    batch = as_steps(minibatch)
-    log_ratio = score(policy, batch, MARGINAL).log_prob - minibatch.behaviour_log_prob.T
-    return jnp.cumsum(jnp.where(minibatch.counted.T, log_ratio, 0.0), axis=0)
+    log_ratio = score(policy, batch.steps, MARGINAL).log_prob - batch.behaviour.log_prob
+    return jnp.cumsum(jnp.where(batch.steps.counts, log_ratio, 0.0), axis=0)
 
 
 def _add(

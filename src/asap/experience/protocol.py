@@ -68,8 +68,7 @@ class Evaluation(NamedTuple):
 
     def on_task(self, index: int) -> "Evaluation":
         """Of one task."""
-        fields = ("returns", "discounted", "success", "lengths", "skill_steps", "skill_starts")
-        return self._replace(**{name: getattr(self, name)[:, index : index + 1] for name in fields})
+        return Evaluation(*(values[:, index : index + 1] for values in self[:6]), *self[6:])
 
     @property
     def usage(self) -> Float[np.ndarray, "P M S"]:

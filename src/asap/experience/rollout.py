@@ -19,20 +19,20 @@ from asap.base.types import EpisodeTotals, Transition
 from asap.envs.core import CompiledTasks, Episode, Outcome, advance, begin
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 
+Uniforms = tuple[Float[Array, "*batch"], ...]  # The random numbers of one choice.
+Choice = tuple[Int[Array, ""], Array]  # Skill and action.
+Whole = tuple[EpisodeTotals, Bool[Array, "L"]]  # Of complete episodes so far, and which lanes still play.
+
 
 @runtime_checkable
 class Actor(Protocol):
     """Who chooses: a policy, a policy without chance, or a hand-written controller."""
 
-    def draws(self, key: Key) -> tuple[Float[Array, "*batch"], ...]:
-        """The random numbers of one choice."""
-        ...
+    def draws(self, key: Key) -> Uniforms: ...
 
     def choose(
-        self, draws: tuple[Float[Array, ""], ...], x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""]
-    ) -> tuple[Int[Array, ""], Array]:
-        """Skill and action."""
-        ...
+        self, draws: Uniforms, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""]
+    ) -> Choice: ...
 
 
 class Likeliest(eqx.Module):
@@ -43,9 +43,7 @@ class Likeliest(eqx.Module):
     def draws(self, key: Key) -> tuple[()]:
         return ()
 
-    def choose(
-        self, draws: tuple[()], x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""]
-    ) -> tuple[Int[Array, ""], Array]:
+    def choose(self, draws: Uniforms, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""]) -> Choice:
         return self.policy.likeliest(x, m, previous)
 
 
@@ -54,12 +52,10 @@ class Controlled(NamedTuple):
 
     probabilities: Callable[[Float[Array, "O *batch"]], Float[Array, "A *batch"]]
 
-    def draws(self, key: Key) -> tuple[Float[Array, "*batch"], ...]:
+    def draws(self, key: Key) -> Uniforms:
         return uniforms(key)[:1]
 
-    def choose(
-        self, draws: tuple[Float[Array, ""], ...], x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""]
-    ) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    def choose(self, draws: Uniforms, x: Float[Array, "O"], m: Float[Array, "Z"], previous: Int[Array, ""]) -> Choice:
         chances = self.probabilities(x)
         action = jnp.minimum(pick(draws[0], chances), chances.shape[0] - 1)
         return action, action
@@ -78,7 +74,7 @@ class Draws(NamedTuple):
     noise: Any
     reset: Key
     task: Key
-    choice: tuple[Float[Array, ""], ...]
+    choice: Uniforms
 
 
 class Moment(NamedTuple):
@@ -144,16 +140,16 @@ def play(
 
     carry = (moment, start(moment))
     if num_steps is not None:
-        (moment, gathered), kept = jax.lax.scan(body, carry, jnp.arange(num_steps))
-        return moment, gathered, kept
+        carry, kept = jax.lax.scan(body, carry, jnp.arange(num_steps))
+        return *carry, kept
     if most_steps is not None:
         return _play_into(body, carry, collector, most_steps)
-    _, (moment, gathered) = jax.lax.while_loop(
-        lambda now: collector.goes_on(now[1][1]).any(),
-        lambda now: (now[0] + 1, body(now[1], now[0])[0]),
-        (jnp.int32(0), carry),
-    )
-    return moment, gathered, None
+
+    def one_more(now: tuple[Int[Array, ""], tuple[Moment, Any]]):
+        return now[0] + 1, body(now[1], now[0])[0]
+
+    _, carry = jax.lax.while_loop(lambda now: collector.goes_on(now[1][1]).any(), one_more, (jnp.int32(0), carry))
+    return *carry, None
 
 
 def _play_into(body: Callable, carry: tuple[Moment, Any], collector: EndingCollector, most_steps: int):
@@ -168,22 +164,17 @@ def _play_into(body: Callable, carry: tuple[Moment, Any], collector: EndingColle
         rows = jax.tree.map(lambda all, row: jax.lax.dynamic_update_index_in_dim(all, row, step, 0), rows, kept)
         return step + 1, carry, rows
 
-    _, (moment, gathered), rows = jax.lax.while_loop(
-        lambda now: (now[0] < most_steps) & anyone(collector.goes_on(now[1][1]).any()),
-        one_more,
-        (jnp.int32(0), carry, rows),
-    )
-    return moment, gathered, rows
+    def is_wanted(now: tuple[Int[Array, ""], Any, Any]) -> Bool[Array, ""]:
+        return (now[0] < most_steps) & anyone(collector.goes_on(now[1][1]).any())
+
+    _, carry, rows = jax.lax.while_loop(is_wanted, one_more, (jnp.int32(0), carry, rows))
+    return *carry, rows
 
 
 def cast(tasks: CompiledTasks, actor: Actor, lane_key: Key, step: Int[Array, ""] | int) -> Draws:
     reset = fold(lane_key, step, 1)
     task = reset if tasks.size == 1 else fold(lane_key, step, 2)  # Not drawn where it decides nothing.
-    return Draws(tasks.env.noise(fold(lane_key, step, 0)), reset, task, cast_choice(actor, lane_key, step))
-
-
-def cast_choice(actor: Actor, lane_key: Key, step: Int[Array, ""] | int) -> tuple[Float[Array, ""], ...]:
-    return actor.draws(fold(lane_key, step, 3))
+    return Draws(tasks.env.noise(fold(lane_key, step, 0)), reset, task, actor.draws(fold(lane_key, step, 3)))
 
 
 def look(tasks: CompiledTasks, episode: Episode) -> tuple[Float[Array, "O"], Float[Array, "Z"]]:
@@ -214,7 +205,7 @@ def start_moments(tasks: CompiledTasks, actor: Actor, keys: Key, lanes: Lane) ->
 
     def start(lane_key: Key, lane: Lane) -> Moment:
         x, m = look(tasks, lane.episode)
-        skill, action = actor.choose(cast_choice(actor, lane_key, -1), x, m, lane.previous_skill)
+        skill, action = actor.choose(actor.draws(fold(lane_key, -1, 3)), x, m, lane.previous_skill)
         return Moment(lane, skill, action, cast(tasks, actor, lane_key, 0))
 
     return jax.vmap(start, in_axes=-1, out_axes=-1)(keys, lanes)
@@ -263,7 +254,7 @@ class Window(NamedTuple):
     """Keeps every step of every lane; gathers the totals of episodes that ended."""
 
     tasks: CompiledTasks
-    decided: bool = True  # Whether it is told at which steps all actions are the same.
+    decided: bool = True  # Whether it keeps at which steps all actions are the same.
 
     def start(self, moment: Moment) -> EpisodeTotals:
         return no_episodes(self.tasks.size)
@@ -293,23 +284,26 @@ class Window(NamedTuple):
 
 
 class WholeEpisodes(NamedTuple):
-    """Keeps every step of one episode per lane; gathers their totals, and which lanes still play."""
+    """Keeps every step of one episode per lane."""
 
     window: Window
 
-    def start(self, moment: Moment) -> tuple[EpisodeTotals, Bool[Array, "L"]]:
+    def start(self, moment: Moment) -> Whole:
         return self.window.start(moment), jnp.ones(moment.skill.shape, bool)
 
-    def add(
-        self, gathered: tuple[EpisodeTotals, Bool[Array, "L"]], before: Moment, outcome: Outcome, step: Int[Array, ""]
-    ) -> tuple[tuple[EpisodeTotals, Bool[Array, "L"]], Transition]:
+    def add(self, gathered: Whole, before: Moment, outcome: Outcome, step: Int[Array, ""]) -> tuple[Whole, Transition]:
         totals, playing = gathered
         kept = self.window.transition(before, outcome)._replace(next_observation=None, counts=playing)
         totals = add(totals, count_ended(outcome, self.window.tasks.size, playing))
         return (totals, playing & ~kept.ended), kept
 
-    def goes_on(self, gathered: tuple[EpisodeTotals, Bool[Array, "L"]]) -> Bool[Array, "L"]:
+    def goes_on(self, gathered: Whole) -> Bool[Array, "L"]:
         return gathered[1]
+
+
+def time_before_lanes(steps: Transition) -> Transition:
+    """What was stacked over time has it first."""
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), steps)
 
 
 def play_window(
@@ -318,11 +312,9 @@ def play_window(
     """`num_steps` steps of every lane with auto-reset; transitions have axes (..., time, lane)."""
     keys = lane_keys(key, jnp.arange(lanes.previous_skill.shape[-1]))
     moment = start_moments(tasks, policy, keys, lanes)
-    # A policy that commits decides also by the skill it enters.
-    moment, totals, transitions = play(
-        tasks, policy, keys, moment, Window(tasks, policy.termination is None), num_steps
-    )
-    return moment.lane, jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), transitions), totals
+    window = Window(tasks, policy.termination is None)  # A policy that commits decides also by the skill it enters.
+    moment, totals, transitions = play(tasks, policy, keys, moment, window, num_steps)
+    return moment.lane, time_before_lanes(transitions), totals
 
 
 def play_episodes(
@@ -335,5 +327,5 @@ def play_episodes(
     keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(num_episodes))
     whole = WholeEpisodes(Window(tasks, policy.termination is None))
     _, (totals, _), steps = play(tasks, policy, keys, moment, whole, most_steps=tasks.env.spec.horizon)
-    steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), steps)
+    steps = time_before_lanes(steps)
     return steps._replace(next_observation=steps.observation), totals

@@ -31,8 +31,7 @@ class RunningScores(NamedTuple):
     Filtered scores have a first axis over the skills in force: the sum over it is the score.
     """
 
-    theta: Float[Array, "*I S A D L"]
-    beta: Float[Array, "*I K F L"]
+    sums: Parameters  # Each leaf with axes (*I, ..., L).
     discounted: Float[Array, "L"]
     weight: Float[Array, "L"]  # gamma^t
     finished: Bool[Array, "L"]  # The last step ended an episode that counts: its sums are ready.
@@ -63,7 +62,7 @@ class Scores(NamedTuple):
         parts = (self.policy.num_skills,) if is_filtered(self.policy, self.gradient) else ()
         lane_zeros = jax.tree.map(lambda leaf: jnp.zeros((*parts, *leaf.shape, num_lanes)), zeros)
         belief = jnp.zeros((*parts, num_lanes)) if parts else None
-        running = RunningScores(lane_zeros.theta, lane_zeros.beta, flat, flat + 1, off, ~off, belief)
+        running = RunningScores(lane_zeros, flat, flat + 1, off, ~off, belief)
         sums = ScoredEpisodes(zeros, zeros, jnp.float32(0))
         return GatheredScores(running, sums, no_episodes(self.tasks.size), jnp.int32(num_lanes))
 
@@ -79,7 +78,13 @@ class Scores(NamedTuple):
             running = add_score(self.policy, self.tasks, before, running, self.gradient)
         may_start = gathered.started < self.num_episodes
         totals = add(gathered.totals, count_ended(outcome, self.tasks.size, running.playing))
-        running = move_on(running, outcome, may_start, self.discount)
+        ended = outcome.terminated | outcome.truncated
+        running = running._replace(
+            discounted=running.discounted + running.weight * outcome.reward,
+            weight=running.weight * self.discount,
+            finished=ended & running.playing,
+            playing=running.playing & (~ended | may_start),
+        )
         started = gathered.started + jnp.where(may_start, running.finished.sum(), 0)
         return GatheredScores(running, sums, totals, started), None
 
@@ -87,18 +92,10 @@ class Scores(NamedTuple):
         return gathered.running.playing
 
 
-def play_scored(
-    policy: ASAPPolicy,
-    tasks: CompiledTasks,
-    key: Key,
-    num_lanes: int,
-    num_episodes: int,
-    gradient: str,
-    discount: float,
-) -> tuple[ScoredEpisodes, EpisodeTotals]:
-    """At least `num_episodes` complete episodes under one policy."""
-    keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(min(num_lanes, num_episodes)))
-    scores = Scores(policy, tasks, num_episodes, gradient, discount)
+def play_scored(scores: Scores, key: Key, num_lanes: int) -> tuple[ScoredEpisodes, EpisodeTotals]:
+    """At least so many complete episodes as are asked for, under one policy."""
+    policy, tasks = scores.policy, scores.tasks
+    keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(min(num_lanes, scores.num_episodes)))
     _, gathered, _ = play(tasks, policy, keys, moment, scores)
     sums, _ = collect_finished(gathered.sums, gathered.running)
     return subtract_means(policy, sums), gathered.totals
@@ -109,22 +106,16 @@ def collect_finished(episodes: ScoredEpisodes, running: RunningScores) -> tuple[
     done = running.finished.astype(jnp.float32)
     returns = done * running.discounted
 
-    def close(weighted: Array, plain: Array, sums: Array) -> tuple[Array, Array]:
+    def closed(sums: Array) -> Array:
         sums = sums if running.belief is None else sums.sum(0)
-        both = sums @ jnp.stack([returns, done], axis=-1)
-        return weighted + both[..., 0], plain + both[..., 1]
+        return sums @ jnp.stack([returns, done], axis=-1)
 
-    theta, theta_plain = close(episodes.weighted.theta, episodes.plain.theta, running.theta)
-    beta, beta_plain = close(episodes.weighted.beta, episodes.plain.beta, running.beta)
-    collected = episodes._replace(
-        weighted=Parameters(theta, beta),
-        plain=Parameters(theta_plain, beta_plain),
-        returns=episodes.returns + returns.sum(),
-    )
+    both = jax.tree.map(closed, running.sums)
+    weighted = jax.tree.map(lambda before, now: before + now[..., 0], episodes.weighted, both)
+    plain = jax.tree.map(lambda before, now: before + now[..., 1], episodes.plain, both)
     keep = 1 - done
-    return collected, running._replace(
-        theta=running.theta * keep,
-        beta=running.beta * keep,
+    return ScoredEpisodes(weighted, plain, episodes.returns + returns.sum()), running._replace(
+        sums=jax.tree.map(lambda leaf: leaf * keep, running.sums),
         discounted=running.discounted * keep,
         weight=jnp.where(running.finished, 1.0, running.weight),
     )
@@ -140,7 +131,7 @@ def add_score(
     scores = score(policy, step, gradient)
     theta = _score_of_skills(policy, moment.action, policy.phi(x, m), scores.skills)
     beta = scores.planes[:, None] * scores.psi
-    return running._replace(theta=running.theta + theta, beta=running.beta + beta)
+    return running._replace(sums=add(running.sums, Parameters(theta, beta)))
 
 
 def _score_of_skills(
@@ -181,7 +172,8 @@ def add_filtered_score(
     planes = jax.vmap(lambda part: policy.partition.plane_weights(psi, part))(drawn)
     theta = own[:, :, None, None, None] * _score_of_skills(policy, moment.action, phi, after)
     beta = policy.partition.alpha_beta * planes[:, :, None] * psi
-    return running._replace(theta=handed_on(running.theta) + theta, beta=handed_on(running.beta) + beta, belief=after)
+    sums = add(jax.tree.map(handed_on, running.sums), Parameters(theta, beta))
+    return running._replace(sums=sums, belief=after)
 
 
 def subtract_means(policy: ASAPPolicy, episodes: ScoredEpisodes) -> ScoredEpisodes:
@@ -194,13 +186,3 @@ def subtract_means(policy: ASAPPolicy, episodes: ScoredEpisodes) -> ScoredEpisod
         return sums._replace(theta=sums.theta - sums.theta.sum(1, keepdims=True) * sigma)
 
     return episodes._replace(weighted=centred(episodes.weighted), plain=centred(episodes.plain))
-
-
-def move_on(running: RunningScores, outcome: Outcome, may_start: Bool[Array, ""], discount: float) -> RunningScores:
-    ended = outcome.terminated | outcome.truncated
-    return running._replace(
-        discounted=running.discounted + running.weight * outcome.reward,
-        weight=running.weight * discount,
-        finished=ended & running.playing,
-        playing=running.playing & (~ended | may_start),
-    )

@@ -1,7 +1,7 @@
 """When have the parameters converged? (Algorithm 1, line 7)
 
 Single updates are noisy, so averages over successive windows of updates are compared: the noise of the average falls
-with the window, a drift does not. For the same reason a training may return an average of its policies: averages of
+with the window, a trend does not. For the same reason a training may return an average of its policies: averages of
 stochastic approximation converge faster than its last iterate (Polyak and Juditsky, 1992); weights that grow with the
 number of the update forget the beginning, and need not know how long the training will last.
 """

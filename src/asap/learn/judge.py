@@ -8,6 +8,7 @@ Where the policy commits to its skill, what is to come depends on the skill in f
 the gradient tells skills (`skills_in_force`), so that the critic stays a baseline without bias.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,9 +19,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from asap.base.arrays import contract
-from asap.base.spec import TaskSet
 from asap.base.types import Transition
-from asap.config.schema import Config, LearnConfig
+from asap.config.schema import Config, LearnConfig, OfflineConfig
 from asap.experience.logged import clipped_weights, effective_sample_size, log_ratios_so_far
 from asap.experience.protocol import Batch
 from asap.policy.policy import ASAPPolicy
@@ -32,7 +32,6 @@ RIDGE = 1e-3
 # How far a skill in force moves a ramp, which goes from -1 to 1. Moved by 2, what is seen under one skill tells little
 # about the others: of 16 seeds of two-rooms, 12 in place of 15 were near the optimum after 300 episodes.
 SKILL_MOVES = np.float32(0.25)
-SPAN = 2.0  # Scaled observations lie mostly within this many deviations; the critic's ramps are spread over them.
 
 
 class Critic(eqx.Module):
@@ -80,17 +79,6 @@ def new_critic(
     return Critic(hidden, bias, weights, gram, weights)
 
 
-def critic_of(config: Config, tasks: TaskSet, generator: np.random.Generator) -> Critic:
-    """Ramps over the bounds of the observations, or over those that are scaled."""
-    spec, learn = tasks.spec, config.learn
-    low, high = np.float32(spec.observation_low), np.float32(spec.observation_high)
-    if tasks.is_scaled:
-        low, high = (np.full(len(low), bound, np.float32) for bound in (-SPAN, SPAN))
-    num_skills = 0 if config.policy.termination is None else config.policy.num_skills
-    sizes = learn.critic_features, learn.critic_length, num_skills
-    return new_critic(low, high, tasks.descriptors.shape[1], generator, *sizes)
-
-
 def fit(
     critic: Critic,
     features: Float[Array, "G N"],
@@ -112,23 +100,22 @@ def fit(
     return eqx.tree_at(lambda c: (c.weights, c.gram, c.moment), critic, (weights, gram, moment))
 
 
+def discounted_sums(values: Float[Array, "T L"], ended: Bool[Array, "T L"], discount: float) -> Float[Array, "T L"]:
+    """S_t = v_t + discount (1 - ended_t) S_{t+1}; of rewards, where lanes hold whole episodes, these are rewards to go."""
+
+    def backward(after: Float[Array, "L"], step: tuple[Array, Array]):
+        now = step[0] + discount * jnp.where(step[1], 0.0, after)
+        return now, now
+
+    return jax.lax.scan(backward, jnp.zeros(values.shape[-1]), (values, ended), reverse=True)[1]
+
+
 def lambda_advantages(
-    batch: Transition,
-    values: Float[Array, "T L"],
-    next_values: Float[Array, "T L"],
-    discount: float,
-    decay: float,
+    batch: Transition, values: Float[Array, "T L"], next_values: Float[Array, "T L"], discount: float, decay: float
 ) -> Float[Array, "T L"]:
     """A_t = delta_t + gamma lambda (1 - ended_t) A_{t+1}, delta_t = r_t + gamma (1 - terminated_t) V(x'_t) - V(x_t)."""
     deltas = batch.reward + discount * jnp.where(batch.terminated, 0.0, next_values) - values
-
-    def body(advantage: Float[Array, "L"], step: tuple[Float[Array, "L"], Array]):
-        delta, ended = step
-        advantage = delta + discount * decay * jnp.where(ended, 0.0, advantage)
-        return advantage, advantage
-
-    last = jnp.zeros(values.shape[-1])
-    return jax.lax.scan(body, last, (deltas, batch.ended), reverse=True)[1]
+    return discounted_sums(deltas, batch.ended, discount * decay)
 
 
 class FromData(NamedTuple):
@@ -157,44 +144,31 @@ class Advantages(NamedTuple):
 
 
 def advantages_of(
-    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, steps: Transition
+    learn: LearnConfig, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, steps: Transition
 ) -> Advantages:
-    """The critic sees observations as the policy does, scaled; it is fitted to what came out."""
-    learn, flat = config.learn, steps.flat()
+    """The critic sees observations as the policy does, scaled; it is fitted to what came out.
 
-    def features(x: Float[Array, "O N"], told: Float[Array, "Y N"]) -> Float[Array, "G N"]:
+    Besides, it knows the task, and the skill in force where the policy commits to one.
+    """
+    flat = steps.flat()
+    known = next_known = flat.descriptor
+    if policy.termination is not None:
+        skills = (part.reshape(part.shape[0], -1) for part in skills_in_force(policy, steps, learn.gradient))
+        known, next_known = (jnp.concatenate([flat.descriptor, part]) for part in skills)
+
+    def features(x: Float[Array, "O N"], known: Float[Array, "Y N"]) -> Float[Array, "G N"]:
         if moments is not None:
             shift, scale = shift_and_scale(moments)
             x = (x - shift[:, None]) * scale[:, None]
-        return critic.features(x, told)
+        return critic.features(x, known)
 
-    told, next_told = _told(policy, steps, learn.gradient)
-    seen, next_seen = features(flat.observation, told), features(flat.next_observation, next_told)
+    seen, next_seen = features(flat.observation, known), features(flat.next_observation, next_known)
     values, next_values = ((critic.weights @ part).reshape(steps.reward.shape) for part in (seen, next_seen))
     advantages = lambda_advantages(steps, values, next_values, discount, learn.trace)
     targets = (advantages + values).ravel()
     spread = [jnp.var(part, where=flat.counts) for part in (advantages.ravel(), targets)]
     fitted = fit(critic, seen, targets, learn.critic_memory, counts=flat.counts)
     return Advantages(advantages, fitted, 1 - spread[0] / (spread[1] + 1e-8))
-
-
-def _told(policy: ASAPPolicy, steps: Transition, gradient: str) -> tuple[Float[Array, "Y N"], Float[Array, "Y N"]]:
-    """What the critic knows besides the observation, before and after each step: the task, and the skill in force."""
-    descriptor = steps.flat().descriptor
-    if policy.termination is None:
-        return descriptor, descriptor
-    before, after = (part.reshape(part.shape[0], -1) for part in skills_in_force(policy, steps, gradient))
-    return jnp.concatenate([descriptor, before]), jnp.concatenate([descriptor, after])
-
-
-def by_advantages(
-    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
-) -> Judged:
-    """The actor-critic family: a step counts its advantage, standardised or scaled."""
-    found = advantages_of(config, discount, policy, critic, moments, batch.steps)
-    steps = batch.steps.flat()
-    weights = weights_of(config.learn, found.advantages.ravel(), steps.counts, steps.decides)
-    return Judged(weights, found.critic, found.explained_variance)
 
 
 def weights_of(
@@ -204,7 +178,8 @@ def weights_of(
     decides: Bool[Array, "N"] | None = None,
 ) -> Float[Array, "N"]:
     """What each step counts in the mean over those that count; 0 where all actions are the same."""
-    chosen, scale = _both(counts, decides), learn.advantage_scale
+    masks, scale = [mask for mask in (counts, decides) if mask is not None], learn.advantage_scale
+    chosen = functools.reduce(jnp.logical_and, masks) if masks else None
     weights = standardize(advantages, chosen) if scale is None else scale * advantages
     weights = weights if chosen is None else jnp.where(chosen, weights, 0.0)
     if decides is None:
@@ -214,38 +189,25 @@ def weights_of(
     return weights / jnp.maximum(decides.mean(where=counts), 1e-6)
 
 
-def _both(first: Bool[Array, "N"] | None, second: Bool[Array, "N"] | None) -> Bool[Array, "N"] | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return first & second
-
-
 def standardize(advantages: Float[Array, "*N"], counted: Bool[Array, "*N"] | None) -> Float[Array, "*N"]:
     """Mean 0, deviation 1 over what counts; all equal (no signal) gives zeros."""
     return (advantages - advantages.mean(where=counted)) / (advantages.std(where=counted) + 1e-6)
 
 
-def by_returns(
-    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
-) -> Judged:
+def by_returns(learn: LearnConfig, discount: float, steps: Transition) -> Float[Array, "N"]:
     """`reinforce`: a step counts its reward to go beyond that of the other episodes. As in Algorithm 1, every step of an
     episode counts its whole return, or that minus the mean of the others'."""
-    unknown, steps = jnp.float32(jnp.nan), batch.steps
-    if batch.sums is not None:
-        return Judged(None, critic, unknown)
-    if config.learn.baseline == "running":
+    if learn.baseline == "running":
         flat = steps.flat()
-        weights = weights_of(config.learn, beyond_others(steps, discount).ravel(), flat.counts, flat.decides)
-        return Judged(weights, critic, unknown)
+        return weights_of(learn, beyond_others(steps, discount).ravel(), flat.counts, flat.decides)
     counts = jnp.ones(steps.reward.shape, bool) if steps.counts is None else steps.counts
     returns = episode_returns(steps, discount)
     count = (steps.ended & counts).sum().astype(jnp.float32)
-    if config.learn.baseline == "mean":
+    if learn.baseline == "mean":
         others = jnp.where(steps.ended & counts, returns, 0.0).sum() - returns
         returns = returns - others / jnp.maximum(count - 1, 1)
     # A mean over episodes, where updates take the mean over steps.
-    weights = jnp.where(counts, returns, 0.0) * counts.sum() / jnp.maximum(count, 1)
-    return Judged(weights.ravel(), critic, unknown)
+    return (jnp.where(counts, returns, 0.0) * counts.sum() / jnp.maximum(count, 1)).ravel()
 
 
 def beyond_others(steps: Transition, discount: float) -> Float[Array, "T L"]:
@@ -257,7 +219,7 @@ def beyond_others(steps: Transition, discount: float) -> Float[Array, "T L"]:
     There is an episode in each lane from its first step, or all episodes stand in one lane.
     """
     counts = jnp.ones(steps.reward.shape, bool) if steps.counts is None else steps.counts
-    to_go = rewards_to_go(steps, discount)
+    to_go = discounted_sums(steps.reward, steps.ended, discount)
     most, total = _over_episodes(steps)
     count = total(counts.astype(to_go.dtype))
     # From the highest, so that equal ones, and one alone, are at exactly 0: a rounding error would be scaled to noise.
@@ -281,17 +243,6 @@ def _over_episodes(steps: Transition) -> tuple[Callable[[Array], Array], Callabl
     return by_age(jax.ops.segment_max), by_age(jax.ops.segment_sum)
 
 
-def rewards_to_go(steps: Transition, discount: float) -> Float[Array, "T L"]:
-    """G_t = r_t + gamma G_{t+1}, up to the end of the episode; lanes hold whole episodes."""
-
-    def backward(after: Float[Array, "L"], step: tuple[Array, Array]):
-        now = step[0] + discount * jnp.where(step[1], 0.0, after)
-        return now, now
-
-    zero = jnp.zeros(steps.reward.shape[-1])
-    return jax.lax.scan(backward, zero, (steps.reward, steps.ended), reverse=True)[1]
-
-
 def episode_returns(steps: Transition, discount: float) -> Float[Array, "T L"]:
     """The discounted return of the whole episode, at each of its steps; lanes hold whole episodes."""
 
@@ -299,13 +250,13 @@ def episode_returns(steps: Transition, discount: float) -> Float[Array, "T L"]:
         whole = jnp.where(carry[1], step[0], carry[0])
         return (whole, step[1]), whole
 
-    zero = jnp.zeros(steps.reward.shape[-1])
-    return jax.lax.scan(forward, (zero, zero == 0), (rewards_to_go(steps, discount), steps.ended))[1]
+    zero, to_go = jnp.zeros(steps.reward.shape[-1]), discounted_sums(steps.reward, steps.ended, discount)
+    return jax.lax.scan(forward, (zero, zero == 0), (to_go, steps.ended))[1]
 
 
 def by_importance(
-    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
-) -> Judged:
+    config: OfflineConfig, policy: ASAPPolicy, advantages: Float[Array, "T L"], batch: Batch
+) -> tuple[Float[Array, "N"], FromData]:
     """Logged steps: min(rho_{0:t}, cap) A_t + anchor, with rho_{0:t} = prod_{s <= t} pi(a_s | x_s) / b(a_s | x_s).
 
     The policy gradient with per-decision importance weights (errata E22). It is divided by the number of steps, not by
@@ -315,31 +266,36 @@ def by_importance(
     steps, counts = batch.steps, batch.steps.counts
     log_probs = score(policy, steps.flat(), MARGINAL).log_prob.reshape(counts.shape)
     log_ratio = jnp.where(counts, log_probs - batch.behaviour.log_prob, 0.0)
-    rho = clipped_weights(log_ratios_so_far(log_ratio, steps.ended), config.offline.cap) * counts
-    found = advantages_of(config, discount, policy, critic, moments, steps)
+    rho = clipped_weights(log_ratios_so_far(log_ratio, steps.ended), config.cap) * counts
     ess = effective_sample_size(rho.ravel()) / counts.sum()
-    gained = jnp.sum(rho * found.advantages) / jnp.maximum(rho.sum(), 1e-30)
-    weights = rho * standardize(found.advantages, counts) + config.offline.anchor * counts
-    return Judged(weights.ravel(), found.critic, found.explained_variance, FromData(ess, gained))
+    gained = jnp.sum(rho * advantages) / jnp.maximum(rho.sum(), 1e-30)
+    weights = rho * standardize(advantages, counts) + config.anchor * counts
+    return weights.ravel(), FromData(ess, gained)
 
 
-def by_likelihood(
-    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
-) -> Judged:
+def by_likelihood(policy: ASAPPolicy, batch: Batch) -> tuple[Float[Array, "N"], FromData]:
     """Logged steps count the merit of their episode, which grows with its return: no probabilities are needed."""
     counts = batch.steps.counts
-    weights = batch.behaviour.merit * counts
+    weights = (batch.behaviour.merit * counts).ravel()
     log_probs = score(policy, batch.steps.flat(), MARGINAL).log_prob
-    objective = jnp.sum(weights.ravel() * log_probs) / counts.sum()
-    from_data = FromData(effective_sample_size(weights.ravel()) / counts.sum(), objective)
-    return Judged(weights.ravel(), critic, jnp.float32(jnp.nan), from_data)
-
-
-_JUDGES = {"reinforce": by_returns, "importance": by_importance, "likelihood": by_likelihood}
+    objective = jnp.sum(weights * log_probs) / counts.sum()
+    return weights, FromData(effective_sample_size(weights) / counts.sum(), objective)
 
 
 def judge(
     config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
 ) -> Judged:
-    """What each step counts, and the critic's fit."""
-    return _JUDGES.get(config.learn.learner, by_advantages)(config, discount, policy, critic, moments, batch)
+    """What each step counts, and the critic's fit where it has a part in that."""
+    learn, steps, unknown = config.learn, batch.steps, jnp.float32(jnp.nan)
+    if learn.learner == "reinforce":
+        return Judged(None if steps is None else by_returns(learn, discount, steps), critic, unknown)
+    if learn.learner == "likelihood":
+        weights, from_data = by_likelihood(policy, batch)
+        return Judged(weights, critic, unknown, from_data)
+    found = advantages_of(learn, discount, policy, critic, moments, steps)
+    if learn.learner == "importance":
+        weights, from_data = by_importance(config.offline, policy, found.advantages, batch)
+        return Judged(weights, found.critic, found.explained_variance, from_data)
+    flat = steps.flat()
+    weights = weights_of(learn, found.advantages.ravel(), flat.counts, flat.decides)
+    return Judged(weights, found.critic, found.explained_variance)

@@ -15,17 +15,7 @@ from asap.base.keys import Key, root
 from asap.config.schema import Config
 from asap.experience.protocol import Counters, Evaluation, Experience, Fed
 from asap.learn.regularize import Regularity
-from asap.learn.state import (
-    Budget,
-    Metrics,
-    Start,
-    TrainState,
-    counted_from,
-    counted_on,
-    first_state,
-    from_zero,
-    is_active,
-)
+from asap.learn.state import Budget, Metrics, Start, TrainState, first_state, is_active
 from asap.learn.update import update
 from asap.learn.updates import Diagnostics
 from asap.policy.score import parameters_of
@@ -46,7 +36,9 @@ class Loop:
         self.budget = Budget.of(config)
         seeds = [root(config.run.seed + index) for index in range(config.run.seeds)]
         self.keys = jax.tree.map(lambda *words: np.stack(words), *seeds)
-        self._start, self._advance, self._update = map(compiled, (self._started, self._advanced, self._updated))
+        self._one_update = functools.partial(update, config, experience)
+        begin = over_seeds(functools.partial(first_state, config, experience))
+        self._start, self._advance, self._update = map(compiled, (begin, self._advanced, self._one_update))
         self._ready: Future | None = None
         self._shapes: set[tuple[int, ...]] = set()
         self.compile_seconds = 0.0
@@ -57,11 +49,11 @@ class Loop:
 
     def start(self, starts: Start) -> TrainState:
         """All seeds before their first update."""
-        return counted_from(jax.block_until_ready(self._start(self.keys, starts)), starts.totals)
+        return jax.block_until_ready(self._start(self.keys, starts)).counted_from(starts.totals)
 
     def template(self, starts: Start) -> TrainState:
         """Shapes of the states, before anything is compiled."""
-        return counted_from(jax.eval_shape(self._start, self.keys, starts), starts.totals)
+        return jax.eval_shape(self._start, self.keys, starts).counted_from(starts.totals)
 
     def record_start(self, states: TrainState) -> None:
         """The policy before its first update, as entry 0 of the curve; the update compiles meanwhile."""
@@ -69,15 +61,12 @@ class Loop:
         evaluation = self.experience.look(states.policy, 0)
         episodes, active = states.totals.episodes.sum(-1), np.ones(self.config.run.seeds, bool)
         event = self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=states.env_steps)
-        score = self._compare(states, event)
-        self._keep_best()
-        self._save(states, score)
+        self._save(states, self._compare(states, event))
 
     def run(self, states: TrainState, stop: StopRequest) -> tuple[TrainState, bool]:
         """Until all seeds are done, or `stop` or a callback asks to stop; and whether they are done."""
         saved, score, self._best_score = time.monotonic(), np.nan, self.record.best_score()
-        active = self._any_active(states)
-        goes_on = True
+        active, goes_on = self._active(states).any(), True
         try:
             while active and goes_on and not stop.requested:
                 try:
@@ -86,7 +75,6 @@ class Loop:
                     advanced, metrics = self._advance_chunk(states)
                     evaluation = self.experience.look(advanced.policy, int(np.asarray(advanced.iteration).max()))
                 except Interrupted:  # The chunk is done again when the run is resumed, from the same ids.
-                    self._keep_best()
                     self._save(states, score)
                     break
                 states = advanced
@@ -95,10 +83,9 @@ class Loop:
                 self._refuse_spoiled(states)
                 self._refuse_weightless(metrics)
                 score = self._compare(states, report.event)
-                active = self._any_active(states)
+                active = self._active(states).any()
                 goes_on = all([callback(report) is not False for callback in self.callbacks])
                 if time.monotonic() - saved > SAVE_EVERY_SECONDS or not active or not goes_on or stop.requested:
-                    self._keep_best()
                     self._save(states, score)
                     saved = time.monotonic()
         finally:
@@ -109,12 +96,10 @@ class Loop:
 
     def _advance_chunk(self, states: TrainState) -> tuple[TrainState, Metrics]:
         """`chunk` updates of every seed; metrics have axes (chunk, seeds, ...)."""
-        parts = []
+        parts, advance = [], self._advance_together if self.experience.together else self._advance_each
         for _ in range(0, self.config.run.chunk, self.experience.most_updates):
-            fed = self._feed(states)
-            advance = self._advance_together if self.experience.together else self._advance_each
-            after, metrics = advance(states, fed)
-            states = counted_on(states, after)
+            after, metrics = advance(states, self._feed(states))
+            states = after.counted_on(states)
             parts.append(metrics)
         return states, parts[0] if len(parts) == 1 else jax.tree.map(lambda *part: np.concatenate(part), *parts)
 
@@ -130,34 +115,25 @@ class Loop:
         """One update, seed by seed. Programs are compiled when the first batch of their size has come."""
         results, arguments = [], self._arguments(states)
         for index, own in enumerate(fed):
-            key, left, state = (member(argument, index) for argument in arguments)
+            left, key, state = (member(argument, index) for argument in arguments)
             if own is None:
                 results.append((state, idle(state)))
                 continue
             shape, began = jax.tree.leaves(own.steps)[0].shape, time.monotonic()
-            result = self._update(key, left, state, own)
-            results.append(jax.tree.map(np.asarray, result))
+            results.append(jax.tree.map(np.asarray, self._update(left, key, state, own)))
             if shape not in self._shapes:
                 self._shapes.add(shape)
                 self.compile_seconds += time.monotonic() - began
         after, metrics = zip(*results)
         return stack(list(after)), jax.tree.map(lambda leaf: leaf[None], stack(list(metrics)))
 
-    def _started(self, keys: Key, starts: Start) -> TrainState:
-        begin = functools.partial(first_state, self.config, self.experience)
-        return over_seeds(begin)(keys, starts)
-
-    def _arguments(self, states: TrainState) -> tuple[Key, Budget, TrainState]:
+    def _arguments(self, states: TrainState) -> tuple[Budget, Key, TrainState]:
         """What the program takes besides what is fed."""
-        return self.keys, self.budget.left(states.totals, states.env_steps), from_zero(states)
+        return self.budget.left(states.totals, states.env_steps), self.keys, states.from_zero()
 
-    def _advanced(self, keys: Key, left: Budget, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
-        step = over_seeds(functools.partial(update, self.config, self.experience))
-        num_updates = self.experience.most_updates
+    def _advanced(self, left: Budget, keys: Key, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
+        step, num_updates = over_seeds(self._one_update), self.experience.most_updates
         return jax.lax.scan(lambda states, fed: step(left, keys, states, fed), states, fed, length=num_updates)
-
-    def _updated(self, key: Key, left: Budget, state: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
-        return update(self.config, self.experience, left, key, state, fed)
 
     def _begin_compiling(self, states: TrainState) -> None:
         """Once, while the caller does something else: tracing holds the interpreter, and compiling does not."""
@@ -177,13 +153,9 @@ class Loop:
             self._advance = self._ready.result()
             self.compile_seconds = time.monotonic() - self._began
 
-    def _any_active(self, states: TrainState) -> bool:
-        return bool(self._active(states).any())
-
     def _active(self, states: TrainState) -> np.ndarray:
         """Asked on the host, where a few numbers cost less in NumPy than operations of JAX one by one."""
-        progress = states.totals.episodes, states.env_steps, states.monitor.movement, states.spoiled
-        return is_active(self.config, self.budget, *map(np.asarray, progress))
+        return is_active(self.config, self.budget, [*map(np.asarray, states.progress)])
 
     # ---- Telling ----
 
@@ -192,28 +164,22 @@ class Loop:
         update, metrics = int(np.asarray(states.iteration).max()), jax.tree.map(np.asarray, metrics)
         last = jax.tree.map(lambda leaf: leaf[-1], metrics)
         norms = jax.tree.map(lambda leaf: norm_without_noise(leaf, metrics.active), metrics.diagnostics.gradient)
-        event = self._append(
-            update,
-            evaluation,
-            seconds,
-            episodes=states.totals.episodes.sum(-1),
-            active=metrics.active.any(0),
-            env_steps=states.env_steps,
-            gradient_theta=norms.theta,
-            gradient_beta=norms.beta,
-            kl=last.diagnostics.kl,
-            entropy=last.diagnostics.regularity.entropy,
-            explained_variance=last.explained_variance,
-            movement=last.movement,
-            **(
-                {}
-                if metrics.from_data is None
-                else jax.tree.map(lambda leaf: leaf.mean(0), metrics.from_data)._asdict()
-            ),
-        )
+        columns = {
+            "episodes": states.totals.episodes.sum(-1),
+            "active": metrics.active.any(0),
+            "env_steps": states.env_steps,
+            "gradient_theta": norms.theta,
+            "gradient_beta": norms.beta,
+            "kl": last.diagnostics.kl,
+            "entropy": last.diagnostics.regularity.entropy,
+            "explained_variance": last.explained_variance,
+            "movement": last.movement,
+        }
+        if metrics.from_data is not None:
+            columns |= jax.tree.map(lambda leaf: leaf.mean(0), metrics.from_data)._asdict()
+        event = self._append(update, evaluation, seconds, **columns)
         returns, lengths = (np.asarray(event[name], float) for name in ("returns", "lengths"))
-        counted = states.totals.episodes.sum(-1), states.env_steps
-        return Report(update, *counted, returns, lengths, event, states.outcome)
+        return Report(update, columns["episodes"], states.env_steps, returns, lengths, event, states.outcome)
 
     def _append(self, update: int, evaluation: Evaluation, seconds: float, **columns: np.ndarray) -> dict[str, Any]:
         steps = evaluation.skill_steps.sum(1)
@@ -223,13 +189,8 @@ class Loop:
             "lengths": known_mean(evaluation.lengths, (-1, -2)).round(3),
             "usage": (steps / np.maximum(steps.sum(-1, keepdims=True), 1)).round(4),
         }
-        event = {
-            "kind": "update",
-            "update": update,
-            "seconds": round(seconds, 4),
-            **{name: values.tolist() for name, values in columns.items()},
-            **{name: values.tolist() for name, values in looked.items()},
-        }
+        event = {"kind": "update", "update": update, "seconds": round(seconds, 4)}
+        event |= {name: values.tolist() for name, values in (columns | looked).items()}
         unseen = np.flatnonzero(np.isnan(np.asarray(evaluation.lengths, float)).all((-1, -2)))
         self._looked = self._repeated(event, looked, unseen) if len(unseen) else event
         self.record.append(self._looked)
@@ -264,6 +225,7 @@ class Loop:
             self._better = None
 
     def _save(self, states: TrainState, score: float) -> None:
+        self._keep_best()
         self.record.save(*self._checkpoint(states, score))
 
     def _checkpoint(self, states: TrainState, score: float) -> tuple[int, dict[str, np.ndarray], dict[str, Any]]:
@@ -274,13 +236,9 @@ class Loop:
         spoiled = np.flatnonzero(states.spoiled)
         if len(spoiled):
             iteration, seed = int(states.iteration[spoiled[0]]), self.config.run.seed + int(spoiled[0])
-            raise RunError(
-                "gradient",
-                f"became nan or infinite at iteration {iteration + 1} of seed {seed}",
-                "nan",
-                "the update was not applied and the last good checkpoint is kept; lower the step sizes and resume "
-                f"{self.record.where}",
-            )
+            what = f"became nan or infinite at iteration {iteration + 1} of seed {seed}"
+            kept = "the update was not applied and the last good checkpoint is kept"
+            raise RunError("gradient", what, "nan", f"{kept}; lower the step sizes and resume {self.record.where}")
 
     def _refuse_weightless(self, metrics: Metrics) -> None:
         """Importance weights that have left nearly all of the data without a say, chunk after chunk."""
@@ -299,13 +257,8 @@ def idle(state: TrainState) -> Metrics:
     unknown = np.float32(np.nan)
     nothing = Regularity(unknown, np.full(state.policy.num_skills, unknown))
     zeros = jax.tree.map(np.zeros_like, parameters_of(state.policy))
-    return Metrics(
-        active=np.zeros((), bool),
-        diagnostics=Diagnostics(zeros, unknown, np.float32(0), nothing),
-        explained_variance=unknown,
-        movement=np.asarray(state.monitor.movement),
-        from_data=None,
-    )
+    diagnostics = Diagnostics(zeros, unknown, np.float32(0), nothing)
+    return Metrics(np.zeros((), bool), diagnostics, unknown, np.asarray(state.monitor.movement), None)
 
 
 def weighted_mean(returns: np.ndarray, shares: np.ndarray) -> float:
@@ -321,9 +274,7 @@ def norm_without_noise(gradients: np.ndarray, active: np.ndarray) -> np.ndarray:
     The norm of a noisy mean is too large. The inner product of the means of even and of odd updates is an estimate of
     the squared norm without that bias, since their noise is independent. A single update has its own norm.
     """
-    gradients = gradients.reshape(*active.shape, -1)
-    even, odd = (
-        (gradients * active[..., None])[i::2].sum(0) / np.maximum(active[i::2].sum(0), 1)[:, None] for i in (0, 1)
-    )
+    made = gradients.reshape(*active.shape, -1) * active[..., None]
+    even, odd = (made[i::2].sum(0) / np.maximum(active[i::2].sum(0), 1)[:, None] for i in (0, 1))
     squared = np.where(active.sum(0) > 1, (even * odd).sum(-1), (even * even).sum(-1))
     return np.sqrt(np.maximum(squared, 0.0))

@@ -29,6 +29,7 @@ from asap.policy.score import Parameters, has_closed_form, parameters_of, with_p
 from asap.policy.skills import GaussianSkills
 
 MOST_STATES = 65_536
+TINY = 1e-30
 
 
 class Regularity(NamedTuple):
@@ -63,9 +64,12 @@ def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
     planes = config.entropy * policy.partition.plane_weights(psi, shares * worth)
     planes = planes - config.softening * softening_slope(margins, config.softening_floor, _tasks_of(batch))
     beta = jnp.einsum("kn,fn->kf", policy.partition.alpha_beta * planes, psi) / samples
-    theta = (
-        config.entropy * policy.skills.alpha_theta * _skill_slopes(policy, shares, slope, worth, sigma, phi) / samples
-    )
+    # sum over states of p_i sigma_i(a) (h_a - g_i) phi.
+    if policy.phi.constant:
+        slopes = (sigma * (jnp.einsum("sn,an->sa", shares, slope) - (shares * worth).sum(-1)[:, None]))[..., None]
+    else:
+        slopes = jnp.einsum("san,dn->sad", shares[:, None] * sigma * (slope - worth[:, None]), phi)
+    theta = config.entropy * policy.skills.alpha_theta * slopes / samples
     entropy = -total(jnp.exp(log_pi) * log_pi).mean(where=batch.counts)
     return Parameters(theta, beta), Regularity(entropy, shares.sum(-1) / samples)
 
@@ -103,9 +107,6 @@ def _tasks_of(batch: Transition) -> Bool[Array, "M N"] | None:
     return batch.counts[None] if batch.of_task is None else batch.of_task & batch.counts
 
 
-TINY = 1e-30
-
-
 def mix(weights: Float[Array, "S N"], rows: Float[Array, "S A *N"]) -> Float[Array, "A N"]:
     """sum_i weights_i rows_i."""
     rows = lift(rows, 2, 1)
@@ -114,18 +115,10 @@ def mix(weights: Float[Array, "S N"], rows: Float[Array, "S A *N"]) -> Float[Arr
     return sum(weights[s] * rows[s] for s in range(rows.shape[0]))
 
 
-def _skill_slopes(policy, skills, slope, worth, sigma, phi) -> Float[Array, "S A D"]:
-    """sum over states of p_i sigma_i(a) (h_a - g_i) phi."""
-    if policy.phi.constant:
-        return (sigma * (jnp.einsum("sn,an->sa", skills, slope) - (skills * worth).sum(-1)[:, None]))[..., None]
-    return jnp.einsum("san,dn->sad", skills[:, None] * sigma * (slope - worth[:, None]), phi)
-
-
 def lost_side(
     margins: Float[Array, "K N"], floor: float, of_task: Bool[Array, "M N"] | None = None
 ) -> Float[Array, "K N"]:
-    """From 0 (the smaller side of the plane has the floor or more) to 1 (nothing at all), within the task of each
-    step."""
+    """From 0 (the smaller side of the plane has the floor or more) to 1 (nothing), within the task of each step."""
     if of_task is None:
         of_task = jnp.ones((1, margins.shape[-1]), bool)
     of_task = of_task.astype(margins.dtype)

@@ -1,5 +1,6 @@
 """What the training of a seed carries from one update to the next, and what an update tells."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -17,15 +18,16 @@ from asap.base.types import EpisodeTotals
 from asap.config.schema import Config
 from asap.experience.protocol import Carry, Experience
 from asap.learn.convergence import Monitor, has_converged, start_monitor
-from asap.learn.judge import Critic, FromData, critic_of
+from asap.learn.judge import Critic, FromData, new_critic
 from asap.learn.updates import Diagnostics, optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
-from asap.policy.scaling import Moments
+from asap.policy.scaling import Moments, no_moments
 from asap.policy.score import Parameters, parameters_of, with_parameters
 from asap.runs.checkpoints import digest
 
 POLICY, CRITIC = 0, 1  # Ids of what is drawn on the host, one stream per purpose.
+SPAN = 2.0  # Scaled observations lie mostly within this many deviations; the critic's ramps are spread over them.
 
 
 class TrainState(eqx.Module):
@@ -47,6 +49,33 @@ class TrainState(eqx.Module):
     def outcome(self) -> ASAPPolicy:
         """The policy that training has come to; `policy` is the one that plays and learns."""
         return self.policy if self.average is None else with_parameters(self.policy, self.average)
+
+    @property
+    def progress(self) -> tuple[Array, ...]:
+        """What decides whether a seed goes on."""
+        return self.totals.episodes, self.env_steps, self.monitor.movement, self.spoiled
+
+    def counted_from(self, totals: EpisodeTotals) -> "TrainState":
+        """With what was spent before the first update."""
+        return eqx.tree_at(_counts, self, (totals, np.asarray(totals.steps).sum(-1)))
+
+    def from_zero(self) -> "TrainState":
+        """As a program is given it: it counts anew in each chunk, because its integers end at 2^31."""
+
+        def zero(counted: np.ndarray) -> np.ndarray:
+            return np.zeros(counted.shape, jax.dtypes.canonicalize_dtype(counted.dtype))
+
+        return eqx.tree_at(_counts, self, jax.tree.map(zero, _counts(self)))
+
+    def counted_on(self, before: "TrainState") -> "TrainState":
+        """After a program that counted from 0: with what was counted before it, on the host, in 64 bits."""
+        summed = jax.tree.map(lambda old, new: old + np.asarray(new), _counts(before), _counts(self))
+        return eqx.tree_at(_counts, self, summed)
+
+
+def _counts(states):
+    """Of states, or of their shapes."""
+    return states.totals, states.env_steps
 
 
 class Metrics(NamedTuple):
@@ -74,8 +103,9 @@ class Budget(NamedTuple):
     def left(self, totals: EpisodeTotals, env_steps: Int[Array, "*seeds"]) -> "Budget":
         """What is not spent yet, as a program takes it: no chunk gets to where its integers end."""
         spent = np.asarray(totals.episodes).sum(-1), np.asarray(env_steps)
-        end = np.iinfo(np.int32).max
-        return Budget(*(np.clip(most - done, 0, end).astype(np.int32) for most, done in zip(self, spent)))
+        return Budget(
+            *(np.clip(most - done, 0, np.iinfo(np.int32).max).astype(np.int32) for most, done in zip(self, spent))
+        )
 
 
 class Start(NamedTuple):
@@ -93,7 +123,25 @@ def drawn_policy(config: Config, tasks: TaskSet, seed: int) -> ASAPPolicy:
 
 
 def drawn_critic(config: Config, tasks: TaskSet, seed: int) -> Critic:
-    return critic_of(config, tasks, host_generator(seed, CRITIC))
+    """Ramps over the bounds of the observations, or over those that are scaled."""
+    spec, learn, policy = tasks.spec, config.learn, config.policy
+    low, high = np.float32(spec.observation_low), np.float32(spec.observation_high)
+    if tasks.is_scaled:
+        low, high = (np.full(len(low), bound, np.float32) for bound in (-SPAN, SPAN))
+    sizes = learn.critic_features, learn.critic_length, 0 if policy.termination is None else policy.num_skills
+    return new_critic(low, high, tasks.descriptors.shape[1], host_generator(seed, CRITIC), *sizes)
+
+
+def no_totals(tasks: TaskSet) -> EpisodeTotals:
+    zero = np.zeros(tasks.size, np.int64)
+    return EpisodeTotals(zero, np.zeros(tasks.size), zero, zero)
+
+
+def drawn_start(config: Config, tasks: TaskSet, seed: int, policy: ASAPPolicy | None = None) -> Start:
+    """One seed before anything was played: from a policy that is given, or else drawn."""
+    policy = drawn_policy(config, tasks, seed) if policy is None else policy
+    moments = no_moments(len(tasks.spec.observation_names)) if tasks.is_scaled else None
+    return Start(policy, drawn_critic(config, tasks, seed), no_totals(tasks), moments)
 
 
 def first_state(config: Config, experience: Experience, key: Key, start: Start) -> TrainState:
@@ -114,40 +162,9 @@ def first_state(config: Config, experience: Experience, key: Key, start: Start) 
     )
 
 
-def _counts(states):
-    """Of states, or of their shapes."""
-    return states.totals, states.env_steps
-
-
-def counted_from(states: TrainState, totals: EpisodeTotals) -> TrainState:
-    """With what was spent before the first update."""
-    return eqx.tree_at(_counts, states, (totals, np.asarray(totals.steps).sum(-1)))
-
-
-def from_zero(states: TrainState) -> TrainState:
-    """As a program is given them: it counts anew in each chunk, because its integers end at 2^31."""
-
-    def zero(counted: np.ndarray) -> np.ndarray:
-        return np.zeros(counted.shape, jax.dtypes.canonicalize_dtype(counted.dtype))
-
-    return eqx.tree_at(_counts, states, jax.tree.map(zero, _counts(states)))
-
-
-def counted_on(before: TrainState, after: TrainState) -> TrainState:
-    """After a program that counted from 0: with what was counted before it, on the host, in 64 bits."""
-    summed = jax.tree.map(lambda old, new: old + np.asarray(new), _counts(before), _counts(after))
-    return eqx.tree_at(_counts, after, summed)
-
-
-def is_active(
-    config: Config,
-    budget: Budget,
-    episodes: Int[Array, "*seeds M"],
-    env_steps: Int[Array, "*seeds"],
-    movement: Float[Array, "*seeds"],
-    spoiled: Bool[Array, "*seeds"],
-) -> Bool[Array, "*seeds"]:
+def is_active(config: Config, budget: Budget, progress: Sequence[Array]) -> Bool[Array, "*seeds"]:
     """Neither out of budget, nor converged, nor spoiled; for one seed, or all of them stacked."""
+    episodes, env_steps, movement, spoiled = progress
     has_budget = (episodes.sum(-1) < budget.episodes) & (env_steps < budget.steps)
     return has_budget & ~has_converged(movement, config.learn.convergence_tolerance) & ~spoiled
 
@@ -159,18 +176,13 @@ def restored(template: TrainState, arrays: dict[str, np.ndarray]) -> TrainState:
     for name in renamed:
         if name.startswith("totals.") or name == "env_steps":
             renamed[name] = renamed[name].astype(wide.get(renamed[name].dtype.name, renamed[name].dtype))
-    _refuse_blind_critic(template, renamed.get("critic.hidden"))
+    policy, hidden, size = template.policy, renamed.get("critic.hidden"), template.critic.hidden.shape[-1]
+    is_blind = policy.termination is not None and hidden is not None and hidden.shape[-1] == size - policy.num_skills
+    if is_blind:  # Earlier critics of policies that commit had fewer inputs.
+        what = "is of an earlier release, whose critic did not see the skill in force"
+        cure = "train again, or start from its policy by `asap transfer`"
+        raise RunError("checkpoint", what, f"{hidden.shape[-1]} inputs in place of {size}", cure)
     return from_arrays(template, renamed)
-
-
-def _refuse_blind_critic(template: TrainState, hidden: np.ndarray | None) -> None:
-    """Those of policies that commit did not see the skill in force in earlier releases, and had fewer inputs."""
-    policy, size = template.policy, template.critic.hidden.shape[-1]
-    if policy.termination is None or hidden is None or hidden.shape[-1] != size - policy.num_skills:
-        return
-    what = "is of an earlier release, whose critic did not see the skill in force"
-    cure = "train again, or start from its policy by `asap transfer`"
-    raise RunError("checkpoint", what, f"{hidden.shape[-1]} inputs in place of {size}", cure)
 
 
 def parameter_digest(policy: ASAPPolicy) -> str:

@@ -15,17 +15,10 @@ from asap.experience.protocol import Batch, Carry, Experience, Fed
 from asap.learn.convergence import averaged, watch
 from asap.learn.judge import Judged, judge
 from asap.learn.state import Budget, Metrics, TrainState, drawn_policy, is_active
-from asap.learn.updates import UPDATES, Step
+from asap.learn.updates import UPDATES, Inputs, Step
+from asap.policy import scaling
 from asap.policy.policy import NOTHING
-from asap.policy.scaling import (
-    Moments,
-    merged,
-    moments_of,
-    rescaled,
-    rescaled_gradients,
-    rescaled_parameters,
-    rescaled_squares,
-)
+from asap.policy.scaling import Moments, merged, moments_of
 from asap.policy.score import Parameters, parameters_of, with_parameters, without_kept
 
 PLAY = 3  # Id of the stream of a seed's key that updates play with.
@@ -39,7 +32,8 @@ def update(
     discount = experience.tasks.spec.discount if learn.discount is None else learn.discount
     carry, batch = experience.collect(fold(key, PLAY, state.iteration), state.policy, state.carry, fed)
     judged = judge(config, discount, state.policy, state.critic, state.moments, batch)
-    step = UPDATES[learn.learner](learn, state.policy, batch, judged.weights, state.optimizer, state.iteration)
+    inputs = Inputs(learn, state.policy, batch, judged.weights, state.optimizer, state.iteration)
+    step = UPDATES[learn.learner](inputs)
     after, metrics = take_over(config, budget, state, step, judged, carry, batch)
     return as_given(config, experience, after), metrics
 
@@ -52,7 +46,7 @@ def as_given(config: Config, experience: Experience, state: TrainState) -> Train
     exact = parameters_of(given)
     exact = exact._replace(beta=exact.beta * (given.partition.alpha_beta / state.policy.partition.alpha_beta))
     if state.moments is not None:
-        exact = rescaled_parameters(given, state.moments, exact)
+        exact = scaling.rescaled_parameters(given, state.moments, exact)
 
     def restored(parameters: Parameters) -> Parameters:
         return without_kept(state.policy, parameters, exact)
@@ -69,7 +63,8 @@ def take_over(
     parameters, lateness = parameters_of(step.policy), config.learn.averaging
     average = None if lateness is None else averaged(state.average, parameters, state.iteration, lateness)
     finite = all_finite(step.policy) & all_finite(step.optimizer) & all_finite(judged.critic)
-    after = TrainState(
+    after = dataclasses.replace(
+        state,
         policy=step.policy,
         critic=judged.critic,
         optimizer=step.optimizer,
@@ -78,23 +73,15 @@ def take_over(
         totals=jax.tree.map(jnp.add, state.totals, batch.totals),
         iteration=state.iteration + 1,
         env_steps=state.env_steps + batch.env_steps,
-        spoiled=state.spoiled,
-        moments=state.moments,
         average=average,
     )
     if state.moments is not None:
         after = scaled_by(after, merged(state.moments, seen_in(batch)))
-    progress = state.totals.episodes, state.env_steps, state.monitor.movement, state.spoiled
-    active = is_active(config, budget, *progress)
+    active = is_active(config, budget, state.progress)
     kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
     after = jax.tree.map(lambda new, old: jnp.where(active & finite, new, old), after, kept)
-    return after, Metrics(
-        active=active,
-        diagnostics=step.diagnostics,
-        explained_variance=judged.explained_variance,
-        movement=after.monitor.movement,
-        from_data=judged.from_data,
-    )
+    fit, movement = judged.explained_variance, after.monitor.movement
+    return after, Metrics(active, step.diagnostics, fit, movement, judged.from_data)
 
 
 def seen_in(batch: Batch) -> Moments:
@@ -108,18 +95,15 @@ def scaled_by(state: TrainState, moments: Moments) -> TrainState:
     old, monitor, optimizer = state.policy, state.monitor, state.optimizer
 
     def parameters(before: Parameters) -> Parameters:
-        return rescaled_parameters(old, moments, before)
+        return scaling.rescaled_parameters(old, moments, before)
 
     monitor = monitor._replace(total=parameters(monitor.total), previous=parameters(monitor.previous))
     if isinstance(optimizer, optax.ScaleByAdamState):
-        gradients, squares = (
-            rescaled_gradients(old, moments, optimizer.mu),
-            rescaled_squares(old, moments, optimizer.nu),
-        )
-        optimizer = optimizer._replace(mu=gradients, nu=squares)
+        gradients = scaling.rescaled_gradients(old, moments, optimizer.mu)
+        optimizer = optimizer._replace(mu=gradients, nu=scaling.rescaled_squares(old, moments, optimizer.nu))
     return dataclasses.replace(
         state,
-        policy=rescaled(old, moments),
+        policy=scaling.rescaled(old, moments),
         moments=moments,
         monitor=monitor,
         optimizer=optimizer,

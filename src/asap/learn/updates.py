@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.flatten_util
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
@@ -31,6 +32,21 @@ from asap.policy.score import (
     without_kept,
 )
 
+MAX_DIVERGENCE = 0.5  # Of a natural step of size 1, in nats.
+OF_THE_PLANES = ("beta", "psi")
+UNKNOWN = np.float32(np.nan)
+
+
+class Inputs(NamedTuple):
+    """Of an update rule."""
+
+    config: LearnConfig
+    policy: ASAPPolicy
+    batch: Batch
+    weights: Float[Array, "N"] | None  # None: the scores are summed already.
+    optimizer: optax.OptState
+    iteration: Int[Array, ""]
+
 
 class Diagnostics(NamedTuple):
     """What an update tells about itself."""
@@ -51,9 +67,6 @@ def optimizer_of(config: LearnConfig) -> optax.GradientTransformation:
     return optax.scale_by_adam() if config.optimizer == "adam" else optax.identity()
 
 
-OF_THE_PLANES = ("beta", "psi")
-
-
 def step_scale(config: LearnConfig, iteration: Int[Array, ""]) -> Float[Array, ""]:
     """Robbins-Monro: sum eta = infinity and sum eta^2 < infinity for powers in (1/2, 1] (errata E19)."""
     if config.schedule == "constant":
@@ -66,45 +79,25 @@ def ascend(
 ) -> tuple[ASAPPolicy, optax.OptState]:
     """One step uphill, with a step size for the skills and one for the hyperplanes; what is kept stays."""
     direction, optimizer = optimizer_of(config).update(without_kept(policy, gradient), optimizer)
-    scale = step_scale(config, iteration)
-    sizes = Parameters(
-        *(config.step_size_beta if field in OF_THE_PLANES else config.step_size_theta for field in Parameters._fields)
-    )
-    stepped = [
-        jax.tree.map(lambda value, slope: value + scale * size * slope, part, slopes)
-        for part, slopes, size in zip(parameters_of(policy), direction, sizes)
-    ]
-    return with_parameters(policy, Parameters(*stepped)), optimizer
+    scale, stepped = step_scale(config, iteration), {}
+    for name, part, slopes in zip(Parameters._fields, parameters_of(policy), direction):
+        size = config.step_size_beta if name in OF_THE_PLANES else config.step_size_theta
+        stepped[name] = jax.tree.map(lambda value, slope: value + scale * size * slope, part, slopes)
+    return with_parameters(policy, Parameters(**stepped)), optimizer
 
 
-def actor_critic(
-    config: LearnConfig,
-    policy: ASAPPolicy,
-    batch: Batch,
-    weights: Float[Array, "N"],
-    optimizer: optax.OptState,
-    iteration: Int[Array, ""],
-) -> Step:
+def actor_critic(given: Inputs) -> Step:
     """AC-PG, what the paper ran: one step along the mean of weight times score."""
-    steps = batch.steps
-    before = score_in_order(policy, steps, config.gradient)
-    gradient, regularity = _gradient(config, policy, steps, before, weights)
-    after, optimizer = ascend(config, policy, gradient, optimizer, iteration)
-    return Step(after, optimizer, _diagnose(config, gradient, before, after, steps, jnp.float32(0), regularity))
+    before = score_in_order(given.policy, given.batch.steps, given.config.gradient)
+    gradient, regularity = _gradient(given, before)
+    return _climb(given, gradient, regularity, before)
 
 
-def natural(
-    config: LearnConfig,
-    policy: ASAPPolicy,
-    batch: Batch,
-    weights: Float[Array, "N"],
-    optimizer: optax.OptState,
-    iteration: Int[Array, ""],
-) -> Step:
+def natural(given: Inputs) -> Step:
     """As actor_critic, with the gradient multiplied by the inverse of the Fisher matrix: it is small."""
-    steps = batch.steps
+    config, policy, steps = given.config, given.policy, given.batch.steps
     before = score_in_order(policy, steps, config.gradient)
-    gradient, regularity = _gradient(config, policy, steps, before, weights)
+    gradient, regularity = _gradient(given, before)
     flat, unflatten = jax.flatten_util.ravel_pytree(gradient)
     by_theorem = has_closed_form(policy) and not is_filtered(policy, config.gradient)
     matrix = fisher(config, policy, steps.flat()) if by_theorem else fisher_of_samples(config, policy, steps)
@@ -113,11 +106,90 @@ def natural(
     # A gradient step in a flat direction of the policy can be huge in parameters: bound the predicted divergence.
     divergence = 0.5 * direction @ matrix @ direction
     direction = direction * jnp.minimum(1.0, jnp.sqrt(MAX_DIVERGENCE / (divergence + 1e-12)))
-    after, optimizer = ascend(config, policy, unflatten(direction), optimizer, iteration)
-    return Step(after, optimizer, _diagnose(config, gradient, before, after, steps, jnp.float32(0), regularity))
+    return _climb(given, gradient, regularity, before, unflatten(direction))
 
 
-MAX_DIVERGENCE = 0.5  # Of a natural step of size 1, in nats.
+def reinforce(given: Inputs) -> Step:
+    """One step after complete episodes. Algorithm 1 is whole return times whole score, with nothing added."""
+    config, policy, batch = given.config, given.policy, given.batch
+    if batch.sums is None:
+        scores = score_in_order(policy, batch.steps, config.gradient)
+        if config.baseline == "running":
+            return _climb(given, *_gradient(given, scores))
+        gradient = _mean_score(given, scores)
+    else:
+        gradient = _mean_over_episodes(config, batch.sums, batch.totals.episodes.sum().astype(jnp.float32))
+    return _climb(given, gradient, Regularity(UNKNOWN, jnp.full(policy.num_skills, jnp.nan)))
+
+
+def _mean_over_episodes(config: LearnConfig, sums: ScoredEpisodes, count: Float[Array, ""]) -> Parameters:
+    gradient = jax.tree.map(lambda leaf: leaf / count, sums.weighted)
+    if config.baseline == "none":
+        return gradient
+    # The mean return of the other episodes, so that the estimate stays unbiased: a factor n / (n - 1).
+    mean = sums.returns / count
+    return jax.tree.map(
+        lambda weighted, plain: (weighted - mean * plain / count) * count / (count - 1), gradient, sums.plain
+    )
+
+
+def from_data(given: Inputs) -> Step:
+    """One step uphill on the weighted likelihood of logged actions. None of our policies played them."""
+    return _climb(given, *_gradient(given, score_in_order(given.policy, given.batch.steps, MARGINAL)))
+
+
+def ppo(given: Inputs) -> Step:
+    """Several steps on one batch; samples whose probability ratio has moved beyond the clip get no gradient."""
+    config, steps, advantages = given.config, given.batch.steps, given.weights
+    before, counts = score_in_order(given.policy, steps, config.gradient), steps.flat().counts
+
+    def epoch(carry: tuple[ASAPPolicy, optax.OptState], _: None):
+        policy, optimizer = carry
+        scores = score_in_order(policy, steps, config.gradient)
+        # Beyond e^20 the ratio is clipped anyway; unbounded, it overflows and spoils the mean with inf * 0.
+        ratio = jnp.exp(jnp.clip(scores.log_prob - before.log_prob, -20.0, 20.0))
+        outside = jnp.where(advantages > 0, ratio > 1 + config.clip, ratio < 1 - config.clip)
+        weights = jnp.where(outside, 0.0, ratio * advantages)
+        gradient, regularity = _gradient(given._replace(policy=policy, weights=weights), scores)
+        after, optimizer = ascend(config, policy, gradient, optimizer, given.iteration)
+        return (after, optimizer), (gradient, outside.mean(where=counts), regularity)
+
+    (after, optimizer), history = jax.lax.scan(epoch, (given.policy, given.optimizer), None, length=config.epochs)
+    gradient, clipped, regularity = jax.tree.map(lambda leaf: leaf[-1], history)
+    return Step(after, optimizer, Diagnostics(gradient, _divergence(given, before, after), clipped, regularity))
+
+
+def _climb(
+    given: Inputs, gradient: Parameters, regularity: Regularity, before: Score | None = None, direction=None
+) -> Step:
+    """One step along the gradient, or in a direction of its own; `before` are the scores of the policy that played."""
+    direction = gradient if direction is None else direction
+    after, optimizer = ascend(given.config, given.policy, direction, given.optimizer, given.iteration)
+    kl = UNKNOWN if before is None else _divergence(given, before, after)
+    return Step(after, optimizer, Diagnostics(gradient, kl, jnp.float32(0), regularity))
+
+
+def _gradient(given: Inputs, scores: Score) -> tuple[Parameters, Regularity]:
+    """Mean of weight times score over the steps that count, plus the gradient of the regularity."""
+    gradient = _mean_score(given, scores)
+    extra, regularity = regularity_gradient(given.config, given.policy, given.batch.steps.flat())
+    return jax.tree.map(jnp.add, gradient, extra), regularity
+
+
+def _mean_score(given: Inputs, scores: Score) -> Parameters:
+    policy, steps, gradient = given.policy, given.batch.steps, given.config.gradient
+    weights = given.weights / steps.num_counted
+    if is_filtered(policy, gradient):
+        return weighted_filtered_score(policy, steps, weights)
+    if has_closed_form(policy):
+        return weighted_score(policy, steps.flat(), scores, weights)
+    return weighted_score_by_autodiff(policy, steps.flat(), gradient, weights)
+
+
+def _divergence(given: Inputs, before: Score, after: ASAPPolicy) -> Float[Array, ""]:
+    steps = given.batch.steps
+    change = score_in_order(after, steps, given.config.gradient).log_prob - before.log_prob
+    return (jnp.expm1(change) - change).mean(where=steps.flat().counts)
 
 
 def fisher(config: LearnConfig, policy: ASAPPolicy, steps: Transition) -> Float[Array, "P P"]:
@@ -125,19 +197,17 @@ def fisher(config: LearnConfig, policy: ASAPPolicy, steps: Transition) -> Float[
     num_actions = policy.skills.theta.shape[1]
     num_skills = 1 if config.gradient == MARGINAL else policy.num_skills
 
+    def vector(step: Transition, one: Score) -> Float[Array, "P"]:
+        gradient = weighted_score(policy, _as_batch(step), _as_batch(one), jnp.ones(1))
+        return jax.flatten_util.ravel_pytree(gradient)[0]
+
     def add_outcome(matrix: Float[Array, "P P"], outcome: Int[Array, ""]) -> tuple[Float[Array, "P P"], None]:
         def constant(value: Int[Array, ""]) -> Int[Array, "N"]:
             return jnp.full(steps.action.shape[-1], value, jnp.int32)
 
         chosen = steps._replace(action=constant(outcome % num_actions), skill=constant(outcome // num_actions))
         scores = score(policy, chosen, config.gradient)
-        vectors = jax.vmap(
-            lambda step, one: jax.flatten_util.ravel_pytree(
-                weighted_score(policy, _as_batch(step), _as_batch(one), jnp.ones(1))
-            )[0],
-            in_axes=-1,
-            out_axes=-1,
-        )(chosen, scores)
+        vectors = jax.vmap(vector, in_axes=-1, out_axes=-1)(chosen, scores)
         chances = jnp.exp(scores.log_prob)
         chances = chances if steps.counts is None else jnp.where(steps.counts, chances, 0.0)
         return matrix + (vectors * chances) @ vectors.T / steps.num_counted, None
@@ -166,110 +236,7 @@ def _as_batch(sample):
     return jax.tree.map(lambda leaf: leaf[..., None], sample)
 
 
-def ppo(
-    config: LearnConfig,
-    policy: ASAPPolicy,
-    batch: Batch,
-    weights: Float[Array, "N"],
-    optimizer: optax.OptState,
-    iteration: Int[Array, ""],
-) -> Step:
-    """Several steps on one batch; samples whose probability ratio has moved beyond the clip get no gradient."""
-    steps, advantages, counts = batch.steps, weights, batch.steps.flat().counts
-    before = score_in_order(policy, steps, config.gradient)
-
-    def epoch(carry: tuple[ASAPPolicy, optax.OptState], _: None):
-        policy, optimizer = carry
-        scores = score_in_order(policy, steps, config.gradient)
-        # Beyond e^20 the ratio is clipped anyway; unbounded, it overflows and spoils the mean with inf * 0.
-        ratio = jnp.exp(jnp.clip(scores.log_prob - before.log_prob, -20.0, 20.0))
-        outside = jnp.where(advantages > 0, ratio > 1 + config.clip, ratio < 1 - config.clip)
-        weights = jnp.where(outside, 0.0, ratio * advantages)
-        gradient, regularity = _gradient(config, policy, steps, scores, weights)
-        after, optimizer = ascend(config, policy, gradient, optimizer, iteration)
-        return (after, optimizer), (gradient, outside.mean(where=counts), regularity)
-
-    (after, optimizer), history = jax.lax.scan(epoch, (policy, optimizer), None, length=config.epochs)
-    gradient, clipped, regularity = jax.tree.map(lambda leaf: leaf[-1], history)
-    return Step(after, optimizer, _diagnose(config, gradient, before, after, steps, clipped, regularity))
-
-
-def reinforce(
-    config: LearnConfig,
-    policy: ASAPPolicy,
-    batch: Batch,
-    weights: Float[Array, "N"] | None,
-    optimizer: optax.OptState,
-    iteration: Int[Array, ""],
-) -> Step:
-    """One step after complete episodes. Algorithm 1 is whole return times whole score, with nothing added."""
-    unknown = jnp.float32(jnp.nan)
-    regularity = Regularity(unknown, jnp.full(policy.num_skills, jnp.nan))
-    if config.baseline == "running":
-        scores = score_in_order(policy, batch.steps, config.gradient)
-        gradient, regularity = _gradient(config, policy, batch.steps, scores, weights)
-    elif batch.sums is not None:
-        gradient = _mean_over_episodes(config, batch.sums, batch.totals.episodes.sum().astype(jnp.float32))
-    else:
-        scores = score_in_order(policy, batch.steps, config.gradient)
-        gradient = _mean_score(config, policy, batch.steps, scores, weights)
-    policy, optimizer = ascend(config, policy, gradient, optimizer, iteration)
-    return Step(policy, optimizer, Diagnostics(gradient, unknown, jnp.float32(0), regularity))
-
-
-def _mean_over_episodes(config: LearnConfig, sums: ScoredEpisodes, count: Float[Array, ""]) -> Parameters:
-    gradient = jax.tree.map(lambda leaf: leaf / count, sums.weighted)
-    if config.baseline == "none":
-        return gradient
-    # The mean return of the other episodes, so that the estimate stays unbiased: a factor n / (n - 1).
-    mean = sums.returns / count
-    return jax.tree.map(
-        lambda weighted, plain: (weighted - mean * plain / count) * count / (count - 1), gradient, sums.plain
-    )
-
-
-def from_data(
-    config: LearnConfig,
-    policy: ASAPPolicy,
-    batch: Batch,
-    weights: Float[Array, "N"],
-    optimizer: optax.OptState,
-    iteration: Int[Array, ""],
-) -> Step:
-    """One step uphill on the weighted likelihood of logged actions. None of our policies played them."""
-    scores = score_in_order(policy, batch.steps, MARGINAL)
-    gradient, regularity = _gradient(config, policy, batch.steps, scores, weights)
-    policy, optimizer = ascend(config, policy, gradient, optimizer, iteration)
-    return Step(policy, optimizer, Diagnostics(gradient, jnp.float32(jnp.nan), jnp.float32(0), regularity))
-
-
-def _gradient(
-    config: LearnConfig, policy: ASAPPolicy, steps: Transition, scores: Score, weights: Float[Array, "N"]
-) -> tuple[Parameters, Regularity]:
-    """Mean of weight times score over the steps that count, plus the gradient of the regularity."""
-    gradient = _mean_score(config, policy, steps, scores, weights)
-    extra, regularity = regularity_gradient(config, policy, steps.flat())
-    return jax.tree.map(jnp.add, gradient, extra), regularity
-
-
-def _mean_score(
-    config: LearnConfig, policy: ASAPPolicy, steps: Transition, scores: Score, weights: Float[Array, "N"]
-) -> Parameters:
-    weights = weights / steps.num_counted
-    if is_filtered(policy, config.gradient):
-        return weighted_filtered_score(policy, steps, weights)
-    if has_closed_form(policy):
-        return weighted_score(policy, steps.flat(), scores, weights)
-    return weighted_score_by_autodiff(policy, steps.flat(), config.gradient, weights)
-
-
-def _diagnose(config, gradient, before, after, steps, clipped, regularity) -> Diagnostics:
-    change = score_in_order(after, steps, config.gradient).log_prob - before.log_prob
-    kl = (jnp.expm1(change) - change).mean(where=steps.flat().counts)
-    return Diagnostics(gradient, kl, clipped, regularity)
-
-
-UPDATES: dict[str, Callable[..., Step]] = {
+UPDATES: dict[str, Callable[[Inputs], Step]] = {
     "reinforce": reinforce,
     "actor-critic": actor_critic,
     "natural": natural,

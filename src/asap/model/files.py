@@ -56,10 +56,8 @@ def policies_in(saved: Saved) -> ASAPPolicy:
     """What was learned, stacked over seeds."""
     blank = blank_start(saved.config, saved.tasks).policy
     if saved.whole:
-        policies = restored_outcome(blank, saved.arrays, saved.config)
-    else:
-        policies = from_arrays(blank, saved.arrays)
-    return policies
+        return restored_outcome(blank, saved.arrays, saved.config)
+    return from_arrays(blank, saved.arrays)
 
 
 def are_equal(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:

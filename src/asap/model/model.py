@@ -11,6 +11,7 @@ model.save("cartpole.asap")
 model = ASAP.load("cartpole.asap")
 """
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -30,12 +31,11 @@ from asap.config.toml import parse_settings
 from asap.envs.recorded import SaidEnv
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, OnProgress, ignore_progress
-from asap.learn.state import TrainState
 from asap.model import reading
 from asap.model.files import Saved, are_equal, policies_in, read_saved, source_policies, write_saved
 from asap.model.predict import Predictor
 from asap.model.result import Result, evaluation_report
-from asap.model.training import blank_start, holds_run, learn_on, seeds_of, temporary_folder
+from asap.model.training import blank_start, holds_run, run_at, seeds_of, temporary_folder, train_run
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.from_policy import checked_digits
@@ -45,13 +45,13 @@ from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback
 from asap.runs.loggers import loggers
 from asap.runs.signals import StopRequest
+from asap.workers.hire import IN_PROCESS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from asap.show.words.explain import Explanation
 
-IN_PROCESS = "0"
 EPISODES_TO_READ = 200  # Played at most to tell how much each skill is used, for words and pictures.
 
 
@@ -171,9 +171,8 @@ class ASAP:
         for task in self.tasks.tasks:
             if name in (None, task.name):
                 return task
-        raise UserError(
-            "task", "the model was not made for it", repr(name), f"choose from {', '.join(self.tasks.names)}"
-        )
+        cure = f"choose from {', '.join(self.tasks.names)}"
+        raise UserError("task", "the model was not made for it", repr(name), cure)
 
     def learn(
         self,
@@ -202,25 +201,22 @@ class ASAP:
         config = self._with_more(None if episodes is None else require_integer("episodes", episodes, 1), steps)
         with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as (log, phase):
             given = source_policies(config) if self._is_drawn else self.policies
-            training = run, config, self.tasks, [*log, *callbacks], self._workers
-            states, self.result = learn_on(*training, given, self._state, stop, phase)
-        self._take(states)
+            recorded = None if run is None else run_at(Path(run), config, self.tasks)
+            training = recorded, config, self.tasks, stop, [*log, *callbacks], self._workers
+            states, self.result = train_run(*training, given, self._state, evaluates=False, phase=phase)
+        counted = (int(counts[self._index]) for counts in (states.totals.episodes.sum(-1), states.env_steps))
+        self._hold(states.outcome, to_arrays(states), *counted)
         self._verdict = self.result.verdict
         if stop.requested:
             raise stop.leaving()
         return self
-
-    def _take(self, states: TrainState) -> None:
-        episodes, steps = states.totals.episodes.sum(-1), states.env_steps
-        self._hold(states.outcome, to_arrays(states), int(episodes[self._index]), int(steps[self._index]))
 
     def _with_more(self, episodes: int | None, steps: int | None) -> Config:
         """The settings with a budget that is in addition to what was spent."""
         if self._state is None:
             return with_budget(self.config, episodes, steps)
         if episodes is None and steps is None:
-            first = self.config.run
-            episodes, steps = first.episodes, first.steps
+            episodes, steps = self.config.run.episodes, self.config.run.steps
         episodes = None if episodes is None else episodes + self.num_episodes
         return with_budget(self.config, episodes, None if steps is None else steps + self.num_timesteps)
 
@@ -281,11 +277,9 @@ class ASAP:
         seeds = [require_seed("seed", seed) for seed in seeds]
         sure = run.deterministic if deterministic is None else bool(deterministic)
         with temporary_folder() as folder:
-            experience = choose(self.config, self.tasks, self._workers, folder, print_note, learns=False)
-            try:
-                return experience.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure, on_progress)
-            finally:
-                experience.close()
+            player = choose(self.config, self.tasks, self._workers, folder, print_note, learns=False)
+            with contextlib.closing(player):
+                return player.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure, on_progress)
 
     def explain(self, task: str | None = None) -> str:
         """The policy in words and numbers: what cuts where, what each skill does, how often; and how training ended."""
@@ -324,7 +318,10 @@ class ASAP:
 
     def save(self, path: str | os.PathLike) -> None:
         """One sealed file with the whole learner's state, put in place at once: whole, or not at all."""
-        write_saved(Path(path), self._saved())
+        state = to_arrays(self.policies) if self._state is None else self._state
+        about = (self.num_episodes, self.num_timesteps), self._is_drawn, self._unsaid is None, self.verdict
+        saved = Saved(self.config, self.tasks, self.seed, state, self._state is not None, *about)
+        write_saved(Path(path), saved)
 
     @classmethod
     def load(
@@ -343,8 +340,7 @@ class ASAP:
         name is a stranger's: "module:function" is imported only from a file of your own (docs/security.md).
         """
         saved = read_saved(Path(path), SaidEnv(env, env_options), best)
-        model = cls.__new__(cls)
-        model._set_up(saved.config, saved.tasks, str(workers))
+        model = cls.of(saved.config, saved.tasks, workers=str(workers))
         model._unsaid = None if saved.is_own else Path(path)
         if integer_or_none("seed", seed) not in (None, *model.seeds):
             first, last = model.seeds[0], model.seeds[-1]
@@ -357,9 +353,3 @@ class ASAP:
     def _adopt(self, saved: Saved) -> None:
         self._hold(policies_in(saved), saved.state, *saved.counts(self._index))
         self._is_drawn, self._verdict = saved.drawn, saved.verdict
-
-    def _saved(self) -> Saved:
-        state = self._state if self._state is not None else to_arrays(self.policies)
-        counted = self.num_episodes, self.num_timesteps
-        about = counted, self._is_drawn, self._unsaid is None, self.verdict
-        return Saved(self.config, self.tasks, self.seed, state, self._state is not None, *about)

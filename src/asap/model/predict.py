@@ -109,14 +109,11 @@ def checked_state(
         return np.full(shape, NO_SKILL, np.int32)
     skills = np.asarray(state)
     if skills.dtype.kind not in "iu" or skills.shape != shape:
-        got = f"{skills.dtype}{list(skills.shape)}"
-        raise UserError(
-            "state", f"must hold integers of shape {shape}", got, "give back what predict returned, or None"
-        )
+        what, got = f"must hold integers of shape {shape}", f"{skills.dtype}{list(skills.shape)}"
+        raise UserError("state", what, got, "give back what predict returned, or None")
     if (skills < NO_SKILL).any() or (skills >= num_skills).any():
-        raise UserError(
-            "state", f"must be skills below {num_skills}, or -1 for none", skills.tolist(), "give what predict returned"
-        )
+        what = f"must be skills below {num_skills}, or -1 for none"
+        raise UserError("state", what, skills.tolist(), "give what predict returned")
     skills = skills.astype(np.int32)
     if episode_start is None:
         return skills

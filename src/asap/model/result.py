@@ -75,17 +75,11 @@ class Result:
         per_seed, success = known_mean(self.evaluation.returns), known_mean(self.evaluation.success)  # (seeds, tasks)
         returns = per_seed @ self.tasks.shares
         interval = list(stats.bootstrap_interval(returns)) if len(returns) > 1 else None  # One seed tells of no other.
-        is_near = None if None in thresholds else (per_seed >= np.asarray(thresholds)).all(-1)
+        is_near, run = None if None in thresholds else (per_seed >= np.asarray(thresholds)).all(-1), self.config.run
+        seeds, episodes = range(run.seed, run.seed + len(returns)), self.evaluation.returns.shape[-1]
         return {
             "near_optimal_seeds": None if is_near is None else int(is_near.sum()),
-            "return": {
-                "iqm": stats.iqm(returns),
-                "ci": interval,
-                "all": returns.tolist(),
-                "seeds": list(range(self.config.run.seed, self.config.run.seed + len(returns))),
-                "episodes": self.evaluation.returns.shape[-1],
-                "deterministic": self.config.run.deterministic,
-            },
+            "return": _over_seeds(returns, {"ci": interval}, seeds, episodes, run.deterministic),
             "success": None if np.isnan(success).any() else float(success.mean(0) @ self.tasks.shares),
             "per_task": {
                 name: {"return": per_seed[:, m].tolist(), "success": _known(success[:, m])}
@@ -99,6 +93,13 @@ class Result:
             return None
         names = ("misspecified", "approx_optimal", "dp_optimal", "near_optimal")
         return {name: _weighted(self.tasks.shares, [getattr(one, name) for one in references]) for name in names}
+
+
+def _over_seeds(
+    returns: np.ndarray, interval: dict[str, Any], seeds: Sequence[int], episodes: int, deterministic: bool
+) -> dict[str, Any]:
+    known = {"iqm": stats.iqm(returns), **interval, "all": returns.tolist(), "seeds": list(seeds)}
+    return {**known, "episodes": episodes, "deterministic": deterministic}
 
 
 def _weighted(weights: np.ndarray, values: list[float | None]) -> float | None:
@@ -118,14 +119,10 @@ def evaluation_report(tasks: TaskSet, played: Evaluation, only: str | None = Non
     if tasks.size == 1:
         return each[tasks.names[0]]
     # All tasks have equally many episodes, so that weights of tasks are weights of steps, too.
-    steps, starts = (
-        np.einsum("m,ms->s", tasks.shares, counts[0]) for counts in (played.skill_steps, played.skill_starts)
-    )
-    means = {
-        key: _weighted(tasks.shares, [one[key] for one in each.values()]) for key in ("return", "success", "length")
-    }
+    counts, keys = (played.skill_steps, played.skill_starts), ("return", "success", "length")
+    steps, starts = (np.einsum("m,ms->s", tasks.shares, count[0]) for count in counts)
     return {
-        **means,
+        **{key: _weighted(tasks.shares, [one[key] for one in each.values()]) for key in keys},
         "returns": played.returns[0].tolist(),
         "success_ci": None,
         "usage": (steps / max(steps.sum(), 1e-9)).tolist(),
@@ -135,7 +132,7 @@ def evaluation_report(tasks: TaskSet, played: Evaluation, only: str | None = Non
 
 
 def _on_task(played: Evaluation, m: int) -> dict[str, Any]:
-    success, steps = played.success[0, m], played.skill_steps[0, m]
+    success = played.success[0, m]
     known = not np.isnan(success).any()
     return {
         "return": float(played.returns[0, m].mean()),
@@ -143,8 +140,8 @@ def _on_task(played: Evaluation, m: int) -> dict[str, Any]:
         "success": float(success.mean()) if known else None,
         "success_ci": list(stats.wilson_interval(int(success.sum()), len(success))) if known else None,
         "length": float(played.lengths[0, m].mean()),
-        "usage": (steps / max(steps.sum(), 1)).tolist(),
-        "durations": (steps / np.maximum(played.skill_starts[0, m], 1)).tolist(),
+        "usage": played.usage[0, m].tolist(),
+        "durations": played.durations[0, m].tolist(),
     }
 
 
@@ -158,20 +155,11 @@ def seeds_report(
     """
     reports = {}
     for m, name in enumerate(tasks.names):
-        per_seed = known_mean(played.returns[:, m])
-        steps, starts = played.skill_steps[:, m], played.skill_starts[:, m]
-        usage, durations = steps / np.maximum(steps.sum(-1, keepdims=True), 1), steps / np.maximum(starts, 1)
-        success = played.success[:, m]
-        known = not np.isnan(success).any()
+        returns, success = played.returns[:, m], played.success[:, m]
+        usage, durations = played.usage[:, m], played.durations[:, m]
+        known, over = not np.isnan(success).any(), (seeds, returns.shape[-1], deterministic)
         reports[name] = {
-            "return": {
-                "iqm": stats.iqm(per_seed),
-                **_interval(played.returns[:, m]),
-                "all": per_seed.tolist(),
-                "seeds": list(seeds),
-                "episodes": played.returns.shape[-1],
-                "deterministic": deterministic,
-            },
+            "return": _over_seeds(known_mean(returns), _interval(returns), *over),
             "success": float(success.mean()) if known else None,
             "success_ci": list(stats.success_interval(success)) if known else None,
             "length": float(known_mean(played.lengths[:, m], (0, 1))),

@@ -22,14 +22,14 @@ from asap.config.schema import Config, PolicyConfig
 from asap.config.toml import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress
+from asap.learn.from_rules import start_from_rules
 from asap.learn.loop import Loop
-from asap.learn.search import found_start, no_totals, num_tried, stacked_starts
-from asap.learn.state import Budget, Start, TrainState, drawn_critic, drawn_policy, parameter_digest, restored
+from asap.learn.search import found_start, num_tried
+from asap.learn.state import Budget, Start, TrainState, drawn_policy, drawn_start, parameter_digest, restored
 from asap.model.result import Result
-from asap.model.verdict import Verdict, random_play, verdict_of
+from asap.model.verdict import random_play, verdict_of
 from asap.policy.examine import warnings_about
 from asap.policy.policy import ASAPPolicy
-from asap.policy.scaling import no_moments
 from asap.policy.score import parameters_of, with_parameters
 from asap.runs.checkpoints import require_same
 from asap.runs.directory import Run, print_note
@@ -61,8 +61,9 @@ def train(
 
     Who stops gets no evaluation; before the first state there is nothing to return, and `Interrupted` is raised.
     """
-    began, config, record = time.monotonic(), training.config, training.record
-    with _experience(training, stop) as experience:
+    began, config, tasks, record = time.monotonic(), training.config, training.tasks, training.record
+    player = choose(config, tasks, training.workers, training.folder, training.notice, stop=stop)
+    with contextlib.closing(player) as experience:
         loop = Loop(config, experience, record, training.callbacks)
         if saved is None:
             starts = _starts(training, experience)
@@ -70,20 +71,25 @@ def train(
             states = loop.start(starts)
             loop.record_start(states)
         else:
-            states = restored(loop.template(blank_start(config, training.tasks)), saved)
+            states = restored(loop.template(blank_start(config, tasks)), saved)
         before = np.asarray(states.iteration)
         states, finished = loop.run(states, stop)
         evaluation = _evaluated(training, experience, states) if evaluates and not stop.requested else None
         seconds, curve = time.monotonic() - began, Curve.read(record)
-        verdict = _judged(training, experience, states, curve, evaluation, stop) if finished else None
-    made_none = np.array_equal(before, states.iteration)
+        at_random = _random_returns(training, experience, states.outcome, stop) if finished else None
+    after, is_out, verdict, nothing_left = np.asarray(states.iteration), _out_of_budget(config, states), None, None
+    if at_random is not None:
+        verdict = verdict_of(tasks, curve, evaluation, config.run.deterministic, at_random, is_out)
+        verdict = verdict._replace(without_update=int(np.sum(after == 0)))
+    if saved is not None and finished and np.array_equal(before, after):
+        nothing_left = _nothing_left(config, states, is_out)
     ess = [event["ess"] for event in record.events() if "ess" in event]
     return states, Result(
         config=config,
-        tasks=training.tasks,
+        tasks=tasks,
         evaluation=evaluation,
         curve=curve,
-        updates=np.asarray(states.iteration).tolist(),
+        updates=after.tolist(),
         env_steps=int(states.env_steps.sum()),
         wall_seconds=seconds,
         compile_seconds=loop.compile_seconds,
@@ -91,19 +97,16 @@ def train(
         parameters_sha256=parameter_digest(states.outcome),
         ess=ess[-1] if ess else None,
         verdict=verdict,
-        nothing_left=_nothing_left(config, states) if saved is not None and finished and made_none else None,
+        nothing_left=nothing_left,
     )
 
 
-def _nothing_left(config: Config, states: TrainState) -> str:
+def _nothing_left(config: Config, states: TrainState, is_out: np.ndarray) -> str:
     """Why a run that is resumed makes no update."""
-    episodes, steps = states.totals.episodes.sum(-1).max(), states.env_steps.max()
-    option, spent = (
-        ("--episodes", f"{episodes:,} episodes") if config.run.steps is None else ("--steps", f"{steps:,} steps")
-    )
-    if _out_of_budget(config, states).any():
-        return f"already trained for {spent}; give a larger {option}"
-    return f"already trained for {spent}, until it converged"
+    option, spent = "--steps", f"{states.env_steps.max():,} steps"
+    if config.run.steps is None:
+        option, spent = "--episodes", f"{states.totals.episodes.sum(-1).max():,} episodes"
+    return f"already trained for {spent}" + (f"; give a larger {option}" if is_out.any() else ", until it converged")
 
 
 def _out_of_budget(config: Config, states: TrainState) -> np.ndarray:
@@ -124,31 +127,22 @@ def _evaluated(training: Training, experience: Experience, states: TrainState) -
         return experience.evaluate(states.outcome, ids, run.final_episodes, run.deterministic, on_progress)
 
 
-def _judged(
-    training: Training,
-    experience: Experience,
-    states: TrainState,
-    curve: Curve,
-    evaluation: Evaluation | None,
-    stop: StopRequest,
-) -> Verdict | None:
+def _random_returns(
+    training: Training, experience: Experience, policies: ASAPPolicy, stop: StopRequest
+) -> np.ndarray | None:
     """None where somebody has asked to stop. An environment that fails in random play costs no result."""
-    config, at_random = training.config, np.zeros(0)
+    config, returns = training.config, np.zeros(0)
     if stop.requested is None:
         training.phase("playing at random, to compare")
         try:
-            at_random = random_play(experience, states.outcome, seeds_of(config), config, stop)
+            returns = random_play(experience, policies, seeds_of(config), config, stop)
         except UserError as error:
             training.notice(f"random play was left out: {error}")
-    if stop.requested is not None:
-        return None
-    is_out, deterministic = _out_of_budget(config, states), config.run.deterministic
-    verdict = verdict_of(training.tasks, curve, evaluation, deterministic, at_random, is_out)
-    return verdict._replace(without_update=int(np.sum(np.asarray(states.iteration) == 0)))
+    return returns if stop.requested is None else None
 
 
 def train_run(
-    run: Run,
+    run: Run | None,
     config: Config,
     tasks: TaskSet,
     stop: StopRequest,
@@ -159,10 +153,15 @@ def train_run(
     evaluates: bool = True,
     phase: Phase = no_phase,
 ) -> tuple[TrainState, Result]:
-    """A training that is recorded in a run directory: it goes on from the newest checkpoint there.
+    """A training that is recorded in a run directory: it goes on from the newest checkpoint there. Without one, nothing is
+    written to disk unless something fails.
 
-    `saved` states are those of a model that begins to be recorded.
+    `saved` states are those of a model that learns on.
     """
+    if run is None:
+        with temporary_folder() as folder:
+            training = Training(config, tasks, InMemory(), callbacks, workers, folder, print_note, given, phase)
+            return train(training, saved, stop, evaluates)
 
     def notice(text: str) -> None:
         run.notice(text)
@@ -189,25 +188,9 @@ def train_run(
     return states, result
 
 
-def learn_on(
-    run: str | os.PathLike | None,
-    config: Config,
-    tasks: TaskSet,
-    callbacks: Sequence[Callback],
-    workers: str,
-    given: ASAPPolicy | None,
-    saved: Arrays | None,
-    stop: StopRequest,
-    phase: Phase,
-) -> tuple[TrainState, Result]:
-    """A model that learns: recorded in a run directory, or with nothing written to disk unless something fails."""
-    if run is not None:
-        text = tasks_text(config, tasks)
-        recorded = Run.open(run) if holds_run(Path(run)) else Run.create(run, to_toml(config), text)
-        return train_run(recorded, config, tasks, stop, callbacks, workers, given, saved, False, phase)
-    with temporary_folder() as folder:
-        training = Training(config, tasks, InMemory(), callbacks, workers, folder, print_note, given, phase)
-        return train(training, saved, stop, evaluates=False)
+def run_at(folder: Path, config: Config, tasks: TaskSet) -> Run:
+    """The run that is there, or a new one."""
+    return Run.open(folder) if holds_run(folder) else Run.create(folder, to_toml(config), tasks_text(config, tasks))
 
 
 def holds_run(folder: Path) -> bool:
@@ -217,15 +200,15 @@ def holds_run(folder: Path) -> bool:
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
     """For what workers print, made when it is needed; kept where something failed, because the error names it."""
-    folder = Path(tempfile.gettempdir()) / f"asap-{os.getpid()}-{os.urandom(4).hex()}"
+    folder, is_kept = Path(tempfile.gettempdir()) / f"asap-{os.getpid()}-{os.urandom(4).hex()}", False
     try:
         yield folder
     except RunError:
+        is_kept = True
         raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        if not is_kept:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def seeds_of(config: Config) -> range:
@@ -234,21 +217,7 @@ def seeds_of(config: Config) -> range:
 
 def blank_start(config: Config, tasks: TaskSet) -> Start:
     """Of all seeds, for its shapes."""
-    policies, critics = (
-        stack([draw(config, tasks, seed) for seed in seeds_of(config)]) for draw in (drawn_policy, drawn_critic)
-    )
-    count, size = config.run.seeds, len(tasks.spec.observation_names)
-    moments = stack([no_moments(size)] * count) if tasks.is_scaled else None
-    return Start(policies, critics, stack([no_totals(tasks)] * count), moments)
-
-
-@contextlib.contextmanager
-def _experience(training: Training, stop: StopRequest):
-    experience = choose(training.config, training.tasks, training.workers, training.folder, training.notice, stop=stop)
-    try:
-        yield experience
-    finally:
-        experience.close()
+    return stack([drawn_start(config, tasks, seed) for seed in seeds_of(config)])
 
 
 def _starts(training: Training, experience: Experience) -> Start:
@@ -257,14 +226,16 @@ def _starts(training: Training, experience: Experience) -> Start:
         given = fitting(given, stack([drawn_policy(config, tasks, seed) for seed in seeds_of(config)]), config)
     found = []
     for index, seed in enumerate(seeds_of(config)):
+        if given is None and config.policy.rules:
+            start, notes = start_from_rules(config, experience, seed)
+            for note in notes if not found else ():  # Of the first seed: others may differ in the last digits.
+                training.notice(note)
+            found.append(start)
+            continue
         own = None if given is None else member(given, index)
         found.append(found_start(config, experience, seed, own, _searching(training, index)))
-    for note in found[0].notes:
-        training.notice(note)
-    policies, moments, totals = stacked_starts(found)
-    critics = stack([drawn_critic(config, tasks, seed) for seed in seeds_of(config)])
-    _warn(training, experience, member(policies, 0))
-    return Start(policies, critics, totals, moments)
+    _warn(training, experience, found[0].policy)
+    return stack(found)
 
 
 def _searching(training: Training, index: int) -> OnProgress:
@@ -288,9 +259,8 @@ def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:
     count, needed, source = given.partition.beta.shape[0], config.run.seeds, config.run.source
     if shapes[0] != shapes[1]:
         what = f"its policies have {_size_in_words(given)}, this task needs {_size_in_words(drawn)}"
-        raise UserError(
-            "run.source", what, source, "choose tasks with the same observations and actions, K and features"
-        )
+        cure = "choose tasks with the same observations and actions, K and features"
+        raise UserError("run.source", what, source, cure)
     if count not in (1, needed):
         what = f"has {count} seeds, this run has {needed}"
         raise UserError("run.source", what, source, f"use --seeds {count}")
@@ -301,11 +271,8 @@ def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:
 def _size_in_words(policies: ASAPPolicy) -> str:
     """What decides whether policies, stacked over seeds, fit."""
     (_, planes, features), (_, skills, actions, numbers) = policies.partition.beta.shape, policies.skills.theta.shape
-    inputs = len(policies.psi.inputs)
-    return (
-        f"{inputs} inputs, K = {planes} over {features} features, {skills} skills over {actions} actions "
-        f"with {numbers} each"
-    )
+    over = f"{len(policies.psi.inputs)} inputs, K = {planes} over {features} features"
+    return f"{over}, {skills} skills over {actions} actions with {numbers} each"
 
 
 def _learned(policy: ASAPPolicy) -> tuple:
@@ -321,9 +288,7 @@ def _warn(training: Training, experience: Experience, policy: ASAPPolicy) -> Non
     """Tells of settings that hinder learning. The defaults do not, and need not wait for the look."""
     if training.config.policy == PolicyConfig():
         return
-    states = experience.random_states()
-    if states is None:
-        return
-    for text in warnings_about(policy, *states, training.tasks.spec.observation_names):
+    states, names = experience.random_states(), training.tasks.spec.observation_names
+    for text in () if states is None else warnings_about(policy, *states, names):
         to_stderr(f"warning: {text}")
         training.record.append({"kind": "warning", "message": text})

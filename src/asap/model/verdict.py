@@ -81,22 +81,14 @@ class Verdict(NamedTuple):
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "return": self.final,
-            "random_return": self.random,
-            "random_episodes": self.random_episodes,
-            "no_better_than_random": self.no_better,
-            "still_improving": self.improving,
-            "seeds": self.seeds,
-            "evaluated": None if self.evaluated is None else self.evaluated.as_dict(),
-            "trained": None if self.trained is None else self.trained.as_dict(),
-            "without_update": self.without_update,
-        }
+        per_seed = {"evaluated": self.evaluated, "trained": self.trained}
+        recorded = {name: None if returns is None else returns.as_dict() for name, returns in per_seed.items()}
+        return {**dict(zip(_KEYS, self)), **recorded, "without_update": self.without_update}
 
     @classmethod
     def read(cls, record: object) -> "Verdict | None":
         """As `as_dict` gave it; None for anything else, which a file may hold."""
-        if not isinstance(record, dict) or not record.keys() >= dict.fromkeys(_KEYS).keys():
+        if not isinstance(record, dict) or not record.keys() >= set(_KEYS):
             return None
         final, random, episodes, no_better, improving, seeds = (record[key] for key in _KEYS)
         are_counts = all(map(_is_count, (episodes, improving, seeds)))

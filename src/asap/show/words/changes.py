@@ -74,7 +74,11 @@ def changes(
     gain = None if played is None else _gain(tasks, *played, deterministic)
     cases = _idle_cases(given, reading, policy, played)
     lines = [line for part in (planes, added, skills) for entry in part for line in (*entry["words"], "")]
-    lines += [*(entry["words"] for entry in cases), *([""] if cases else []), *([] if gain is None else _in_words(gain))]
+    lines += [
+        *(entry["words"] for entry in cases),
+        *([""] if cases else []),
+        *([] if gain is None else _in_words(gain)),
+    ]
     numbers = {
         "task": task.name,
         "planes": planes + added,
@@ -153,9 +157,21 @@ def _moved(before: Sum, after: Sum, values: Float[np.ndarray, "V N"]) -> float |
 
 def _added(plane: int, reading: Reading) -> dict[str, Any]:
     if plane not in reading.planes:
-        return {"plane": plane + 1, "given": None, "corrected": None, "changed": False, "words": [f"plane {plane + 1}  added: one side everywhere"]}
+        return {
+            "plane": plane + 1,
+            "given": None,
+            "corrected": None,
+            "changed": False,
+            "words": [f"plane {plane + 1}  added: one side everywhere"],
+        }
     after = comparison(reading.book.tests[reading.planes.index(plane)], reading.book.vocabulary)
-    return {"plane": plane + 1, "given": None, "corrected": after, "changed": False, "words": [f"plane {plane + 1}  added:      {after}"]}
+    return {
+        "plane": plane + 1,
+        "given": None,
+        "corrected": after,
+        "changed": False,
+        "words": [f"plane {plane + 1}  added:      {after}"],
+    }
 
 
 def _skill(s: int, book: Rulebook, reading: Reading) -> dict[str, Any]:
@@ -216,5 +232,3 @@ def _in_words(gain: Gain) -> list[str]:
         f"        corrected:  {told(gain.corrected)}: {difference}",
         f"        {how}; 95 % intervals",
     ]
-
-
