@@ -13,7 +13,7 @@ from asap.envs.catalog import CompiledTask
 from asap.envs.rooms import Rooms, RoomsTask
 from asap.envs.soccer.half_field import Striker, in_metres
 from asap.envs.soccer.striker import DRIBBLE, GOAL, MOVE, SHOOT
-from asap.envs.soccer.vectors import Vector
+from asap.envs.soccer.vectors import Scalar, Vector
 
 Probabilities = Callable[[Float[Array, "O *batch"]], Float[Array, "A *batch"]]
 
@@ -107,7 +107,7 @@ def shooting_distance(text: str) -> float | None:
     return always.get(text, distance if distance > 0 else None)
 
 
-def shoot_within(distance: float) -> Probabilities:
+def shoot_within(distance: Scalar) -> Probabilities:
     """Shoots where the ball is so near to the goal, and dribbles elsewhere."""
 
     def probabilities(x: Float[Array, "O *batch"]) -> Float[Array, "A *batch"]:

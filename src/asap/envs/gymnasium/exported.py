@@ -18,8 +18,6 @@ from asap.base.types import State
 from asap.envs.catalog import CompiledTask, find
 from asap.envs.render import view_of
 
-RENDER_FPS = 15
-
 
 class RunningEpisode(NamedTuple):
     """An episode under way. It stays in JAX's arrays, so that a step converts one array and no more."""
@@ -29,18 +27,12 @@ class RunningEpisode(NamedTuple):
     state: State
 
 
-class EnvPrograms(NamedTuple):
-    """The compiled functions of a task, shared by all its environments."""
-
-    begin: Callable[[Key, State | None], tuple[RunningEpisode, Float[Array, "O"]]]
-    step: Callable[[RunningEpisode, Int[Array, ""]], tuple[RunningEpisode, Float[Array, "R"]]]
-
-
 OUTCOME = 4  # Numbers after the observation in the report of a step: reward, terminated, success, status.
 
 
 @functools.cache
-def _compile(name: str) -> EnvPrograms:
+def _compile(name: str) -> tuple[Callable, Callable]:
+    """`reset` and `step` of a task, shared by all its environments."""
     named = find(name)
     env, task, view = named.env, named.task, view_of(named)
 
@@ -55,44 +47,40 @@ def _compile(name: str) -> EnvPrograms:
         outcome = jnp.stack([after.reward, after.terminated, after.success, view.status(after.state)])
         return RunningEpisode(running.key, elapsed, after.state), jnp.append(env.observe(after.state, task), outcome)
 
-    return EnvPrograms(jax.jit(begin), jax.jit(step))
+    return jax.jit(begin), jax.jit(step)
 
 
 class TaskEnv(gymnasium.Env):
     """A named task for Gymnasium; the time limit is the registration's, so `truncated` is never set here.
 
     An episode is a function of one number drawn from `np_random` by `reset`. The option "start" of `reset`, for rooms,
-    places the agent: `env.reset(options={"start": (0.2, 0.5)})`. Infos have "success", and in soccer "status", in
-    words.
+    places the agent: `env.reset(options={"start": (0.2, 0.5)})`. Infos have "success", and in soccer "status".
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
 
     def __init__(self, name: str, render_mode: str | None = None):
         check_render_mode(render_mode)
         self.named = find(name)
-        self._view = view_of(self.named)
-        self.render_mode = render_mode
+        self._view, self.render_mode = view_of(self.named), render_mode
         self.observation_space = observation_space(self.named.env.spec)
         self.action_space = spaces.Discrete(self.named.env.spec.num_actions)
-        self._programs = _compile(name)
+        self._begin, self._step = _compile(name)
         self._actions = [jnp.int32(action) for action in range(self.named.env.spec.num_actions)]
-        self._running: RunningEpisode | None = None
-        self._ended = True
+        self._running, self._ended = None, True
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        start = start_from(self.named, options)
-        self._running, observation = self._programs.begin(draw_key(self.np_random), start)
+        self._running, observation = self._begin(draw_key(self.np_random), start_from(self.named, options))
         self._ended = False
         return np.array(observation), self._info(False, 0)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         if self._ended:
             raise ResetNeeded("the episode has ended or was never started; call reset() before step()")
-        self._running, report = self._programs.step(self._running, self._action(action))
+        self._running, report = self._step(self._running, self._action(action))
         report = np.array(report)
         reward, terminated, success, status = report[-OUTCOME:].tolist()
         self._ended = terminated > 0

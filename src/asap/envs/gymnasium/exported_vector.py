@@ -1,11 +1,9 @@
 """Many environments of a named task in one jitted call, as a Gymnasium vector environment."""
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,42 +14,11 @@ from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Float, Int
 
 from asap.base.keys import Key, fold
-from asap.base.spec import Spec
-from asap.base.types import State, TaskParameters, Timestep
+from asap.base.types import State
 from asap.envs.catalog import find
-from asap.envs.core import CompiledTasks, Env, Episode, advance, begin
-from asap.envs.gymnasium.exported import (
-    TaskEnv,
-    bad_action,
-    check_render_mode,
-    draw_key,
-    observation_space,
-    start_from,
-    warn_no_render_mode,
-)
+from asap.envs.core import CompiledTasks, Episode, advance, begin
+from asap.envs.gymnasium import exported
 from asap.envs.render import view_of
-
-
-class Limited(Env):
-    """An env with another time limit: `advance` reads the limit from the spec."""
-
-    env: Env
-    spec: Spec = eqx.field(static=True)
-
-    def reset(self, key: Key, task: TaskParameters) -> State:
-        return self.env.reset(key, task)
-
-    def noise(self, key: Key) -> Any:
-        return self.env.noise(key)
-
-    def transition(self, noise: Any, state: State, action: Int[Array, ""], task: TaskParameters) -> Timestep:
-        return self.env.transition(noise, state, action, task)
-
-    def observe(self, state: State, task: TaskParameters) -> Float[Array, "O"]:
-        return self.env.observe(state, task)
-
-    def descriptor(self, task: TaskParameters) -> Float[Array, "Z"]:
-        return self.env.descriptor(task)
 
 
 class RunningBatch(NamedTuple):
@@ -70,18 +37,11 @@ class StepReport(NamedTuple):
     outcome: Float[Array, "5 N"]  # Reward, terminated, truncated, success, status.
 
 
-class VectorPrograms(NamedTuple):
-    """The compiled functions of a batch, shared by all batches of that task, size and time limit."""
-
-    begin: Callable[[Key, State | None], tuple[RunningBatch, Float[Array, "N O"]]]
-    step: Callable[[RunningBatch, Int[Array, "N"]], tuple[RunningBatch, StepReport]]
-
-
 @functools.cache
-def _compile(name: str, num_envs: int, max_episode_steps: int) -> VectorPrograms:
+def _compile(name: str, num_envs: int, max_episode_steps: int) -> tuple[Callable, Callable]:
+    """`reset` and `step` of a batch, shared by all batches of that task, size and time limit."""
     named = find(name)
-    env = Limited(named.env, dataclasses.replace(named.env.spec, horizon=max_episode_steps))
-    tasks = CompiledTasks.of(env, {name: named.task})
+    env, tasks = named.env, CompiledTasks.of(named.env, {name: named.task})
     lanes, view = jnp.arange(num_envs), view_of(named)
 
     def observe(episodes: Episode) -> Float[Array, "N O"]:
@@ -100,7 +60,7 @@ def _compile(name: str, num_envs: int, max_episode_steps: int) -> VectorPrograms
 
         def one(lane: Int[Array, ""], episode: Episode, action: Int[Array, ""]):
             noise, reset, task = (fold(fold(batch.key, lane), elapsed, purpose) for purpose in range(3))
-            return advance(tasks, env.noise(noise), reset, task, episode, action)
+            return advance(tasks, env.noise(noise), reset, task, episode, action, max_episode_steps)
 
         episodes, outcome = jax.vmap(one, in_axes=-1, out_axes=-1)(lanes, batch.episodes, actions)
         status = jnp.broadcast_to(view.status(outcome.next_state), lanes.shape)
@@ -108,7 +68,7 @@ def _compile(name: str, num_envs: int, max_episode_steps: int) -> VectorPrograms
         report = StepReport(observe(episodes), outcome.next_observation.T, summary)
         return RunningBatch(batch.key, elapsed, episodes), report
 
-    return VectorPrograms(jax.jit(begin_all), jax.jit(step))
+    return jax.jit(begin_all), jax.jit(step)
 
 
 class TaskVectorEnv(VectorEnv):
@@ -119,12 +79,12 @@ class TaskVectorEnv(VectorEnv):
     The time limit is kept here, because Gymnasium wraps no TimeLimit around a vector entry point.
     """
 
-    metadata = {**TaskEnv.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata = {**exported.TaskEnv.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
 
     def __init__(
         self, name: str, num_envs: int = 1, max_episode_steps: int | None = None, render_mode: str | None = None
     ):
-        check_render_mode(render_mode)
+        exported.check_render_mode(render_mode)
         self.named = find(name)
         self._view = view_of(self.named)
         spec = self.named.env.spec
@@ -132,13 +92,12 @@ class TaskVectorEnv(VectorEnv):
         if max_episode_steps < 1 or num_envs < 1:
             got = f"max_episode_steps={max_episode_steps}, num_envs={num_envs}"
             raise ValueError(f"max_episode_steps and num_envs: must be at least 1 (got {got})")
-        self.num_envs = num_envs
-        self.render_mode = render_mode
-        self.single_observation_space = observation_space(spec)
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self.single_observation_space = exported.observation_space(spec)
         self.single_action_space = spaces.Discrete(spec.num_actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._programs = _compile(name, num_envs, max_episode_steps)
+        self._begin, self._step = _compile(name, num_envs, max_episode_steps)
         self._batch: RunningBatch | None = None
 
     def reset(
@@ -146,22 +105,34 @@ class TaskVectorEnv(VectorEnv):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begins new episodes everywhere. One seed is enough: the environments differ by their index."""
         super().reset(seed=seed)
-        start = start_from(self.named, options)
-        self._batch, observation = self._programs.begin(draw_key(self.np_random), start)
+        self._batch, observation = self._begin(
+            exported.draw_key(self.np_random), exported.start_from(self.named, options)
+        )
         return np.array(observation), self._infos()
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if self._batch is None:
             raise ResetNeeded("no episode was started; call reset() before step()")
-        self._batch, report = self._programs.step(self._batch, self._check(actions))
+        self._batch, report = self._step(self._batch, self._check(actions))
         observation, final, (reward, terminated, truncated, success, status) = (np.array(part) for part in report)
-        terminated, truncated = terminated > 0, truncated > 0
-        infos = self._infos() | self._final_infos(terminated | truncated, final, success > 0, status.astype(int))
+        terminated, truncated, infos = terminated > 0, truncated > 0, self._infos()
+        ended = terminated | truncated
+        if ended.any():
+            final_obs = np.full(self.num_envs, None, object)
+            for index in np.flatnonzero(ended):
+                final_obs[index] = final[index]
+            final_info = self._info_of(ended, success > 0, status.astype(int))
+            infos |= {
+                "final_obs": final_obs,
+                "_final_obs": ended,
+                "final_info": final_info,
+                "_final_info": ended.copy(),
+            }
         return observation, reward, terminated, truncated, infos
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         if self.render_mode is None:
-            return warn_no_render_mode()
+            return exported.warn_no_render_mode()
         if self._batch is None:
             raise ResetNeeded("there is nothing to draw yet; call reset() before render()")
         states = jax.tree.map(np.asarray, self._batch.episodes.state)
@@ -176,7 +147,7 @@ class TaskVectorEnv(VectorEnv):
             raise ValueError(f"actions: must be integers (got {actions.dtype})")
         wrong = (actions < 0) | (actions >= self.single_action_space.n)
         if wrong.any():
-            raise bad_action(int(actions[wrong][0]), self.named.env.spec)
+            raise exported.bad_action(int(actions[wrong][0]), self.named.env.spec)
         return actions.astype(np.int32)
 
     def _infos(self) -> dict[str, Any]:
@@ -191,14 +162,3 @@ class TaskVectorEnv(VectorEnv):
             names = np.array(self._view.status_names, object)[status]
             infos |= {"status": np.where(whom, names, None), "_status": whom.copy()}
         return infos
-
-    def _final_infos(
-        self, ended: np.ndarray, final: np.ndarray, success: np.ndarray, status: np.ndarray
-    ) -> dict[str, Any]:
-        if not ended.any():
-            return {}
-        final_obs = np.full(self.num_envs, None, object)
-        for index in np.flatnonzero(ended):
-            final_obs[index] = final[index]
-        final_info = self._info_of(ended, success, status)
-        return {"final_obs": final_obs, "_final_obs": ended, "final_info": final_info, "_final_info": ended.copy()}
