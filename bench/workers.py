@@ -34,11 +34,10 @@ import numpy as np
 from asap.base.episodes import EpisodeId
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
-from asap.workers.backend import Done, Event, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.hire import InProcess
 from asap.workers.pool import Pool
-from asap.workers.work import Finished, Work, digest
+from asap.workers.work import Done, Event, Finished, Work, Workers, digest
 
 SOURCE, SLOW, RULES = EnvSource("CartPole-v1"), EnvSource("workers:slow_cart_pole"), EnvLimits()
 NUM_WORKERS = 2

@@ -22,12 +22,11 @@ from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
 from asap.workers import dispatch, pool
 from asap.workers import hire as hiring
-from asap.workers.backend import Died, Done, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
 from asap.workers.hire import InProcess
 from asap.workers.pool import Pool
-from asap.workers.work import Failed, Finished, Work, digest
+from asap.workers.work import Died, Done, Failed, Finished, Started, Work, WorkerProgress, Workers, digest
 
 TESTS = Path(__file__).parent
 PATH = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])  # For other interpreters.
@@ -313,7 +312,7 @@ def test_factories_that_cannot_travel(back_end):
 
 
 def test_workers_start_without_jax():
-    code = "import sys, asap.workers.supervisor, asap.workers.serve; print('jax' in sys.modules)"
+    code = "import sys, asap.workers.supervisor, asap.workers.play; print('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
 
 
@@ -453,7 +452,7 @@ def test_who_hires_them_decides_whether_it_waits_or_fails(scripted, monkeypatch,
     def hired(script, **settings) -> Dispatcher:
         workers = scripted(*script)
         workers.progress = lambda worker: None
-        monkeypatch.setattr(hiring, "_workers", lambda *_: workers)
+        monkeypatch.setattr(hiring, "Pool", lambda *_: workers)
         return hiring.hire("1", hosted(walk()), tmp_path, told, **settings)
 
     silence = [(1, [])] * 70

@@ -79,7 +79,7 @@ def read_map(drawing: str) -> RoomsTask:
 
     goal_low, goal_high = box("G")
     walls = np.float32([(w + 1) / (len(dividers) + 1) for w in range(len(dividers))])
-    door_low, door_high = np.float32([edges(column, ":") for column in dividers]).T
+    door_low, door_high = np.array([edges(column, ":") for column in dividers], np.float32).T
     goal, goal_half_width = (goal_low + goal_high) / 2, (goal_high - goal_low)[1] / 2
     return RoomsTask(walls, door_low, door_high, goal, goal_half_width, *box("S"))
 

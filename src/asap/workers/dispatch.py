@@ -8,20 +8,18 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError
-from asap.workers.backend import Died, Done, Event, Started, Stopped, WorkerProgress, Workers
 from asap.workers.play import nobody_watches
-from asap.workers.work import MAKING, Failed, Finished, Work, digest
+from asap.workers.work import MAKING, Died, Done, Failed, Finished, Started, Stopped, Work, WorkerProgress, Workers
 
 LONGEST_START = 60.0  # Seconds for making an environment, or the step timeout if that is longer.
 LONGEST_WITHOUT_WORKERS = 60.0
 _TICK = 1.0
 _GRACE = 2.0  # A look that comes so much too late says that we were asleep ourselves.
-
-
 # A worker that is killed from outside is no fault of the episode it was playing, so such deaths may be many; yet there
 # must be an end to an environment that kills its worker at another step each time.
 KILLS_PER_RETRY = 10
@@ -31,9 +29,8 @@ class Assignments:
     """Results are kept by the place of their works, so that nothing depends on who was first."""
 
     def __init__(self, works: Sequence[Work], retries: int):
-        self._works, self._retries = works, retries
+        self._works, self._retries, self._waiting = works, retries, list(range(len(works)))
         self._place = {work.number: place for place, work in enumerate(works)}
-        self._waiting = list(range(len(works)))
         self._finished: dict[int, Finished] = {}
         self._all_before = 0  # Up to this place, all are finished.
         self.num_played = 0  # Episodes that have come back.
@@ -62,18 +59,15 @@ class Assignments:
         return self._works[heapq.heappop(self._waiting)]
 
     def finish(self, finished: Finished) -> None:
-        """The first result of a work is kept; another one must be the same. What belongs to an earlier batch is let
-        go."""
+        """The first result of a work is kept; another one must be the same. What is of an earlier batch is let go."""
         place = self._place.get(finished.number)
         if place is None:
             return
         if place in self._finished:
-            _compare(self._finished[place], finished)
+            self._finished[place].require_same(finished)
             return
-        if (
-            finished.failed is None
-            and tuple(played.episode for played in finished.played) != self._works[place].episodes
-        ):
+        episodes = tuple(played.episode for played in finished.played)
+        if finished.failed is None and episodes != self._works[place].episodes:
             raise RunError("workers", f"a worker played other episodes than those of work {finished.number}")
         self._finished[place] = finished
         self.num_played += len(finished.played)
@@ -82,7 +76,7 @@ class Assignments:
 
     def count_silence(self, work: Work, progress: WorkerProgress, seconds: float) -> int:
         """How often workers were silent in this episode. The work waits again, or fails if that was once too often."""
-        episode = _episode(work, progress)
+        episode = work.episodes[progress.index]
         self._silences[episode] += 1
         count = self._silences[episode]
         self._again(work, progress, count > self._retries, f"silent for {seconds:g} s, {count} times")
@@ -90,7 +84,7 @@ class Assignments:
 
     def count_death(self, work: Work, progress: WorkerProgress, reason: str) -> bool:
         """Whether the work waits again. An environment that kills its worker does so at the same step each time."""
-        episode = _episode(work, progress)
+        episode = work.episodes[progress.index]
         self._deaths[episode, progress.step] += 1
         here = self._deaths[episode, progress.step]
         count = sum(count for (other, _), count in self._deaths.items() if other == episode)
@@ -105,22 +99,10 @@ class Assignments:
         if is_enough:
             field = {MAKING: "env", 0: "env.reset"}.get(progress.step, "env.step")
             what = f"{what} while it was made" if progress.step == MAKING else what
-            failed = Failed(_episode(work, progress), field, what, "", max(progress.step, 0), [], "")
+            failed = Failed(work.episodes[progress.index], field, what, "", max(progress.step, 0), [], "")
             self.finish(Finished(work.number, (), failed))
         else:
             heapq.heappush(self._waiting, place)
-
-
-def _episode(work: Work, progress: WorkerProgress) -> EpisodeId:
-    return work.episodes[progress.index]
-
-
-def _compare(first: Finished, second: Finished) -> None:
-    for one, other in zip(first.played, second.played):
-        if digest(one) != digest(other):
-            what = f"episode {one.episode.number} gave two different digests for the same seed"
-            cure = "its results depend on more than the seed: look for what an episode leaves behind"
-            raise RunError("env", what, one.episode.reset_seed, cure)
 
 
 class Dispatcher:
@@ -152,12 +134,15 @@ class Dispatcher:
         self._seats = [_Seat(self._looked) for _ in range(workers.num_workers)]
 
     def play(self, works: Sequence[Work], on_progress: Callable[[int], None] = nobody_watches) -> list[Finished]:
-        """In the order of the works. Of several failures, the error is that of the first in this order. `on_progress` hears
-        how many episodes have come back."""
+        """In the order of the works. Of several failures, the error is that of the first in this order. `on_progress`
+        hears how many episodes have come back."""
         batch = Assignments(works, self._retries)
         while not batch.is_complete:
             self._check()
-            self._hand_out(batch)
+            for worker, seat in enumerate(self._seats):
+                if seat.is_free and (work := batch.next()) is not None:
+                    self._workers.submit(worker, work)
+                    seat.work, seat.since = work, time.monotonic()
             for event in self._workers.poll(self._tick):
                 self._take(event, batch)
             on_progress(batch.num_played)
@@ -169,21 +154,11 @@ class Dispatcher:
     def close(self) -> None:
         self._workers.close()
 
-    def _hand_out(self, batch: Assignments) -> None:
-        for worker, seat in enumerate(self._seats):
-            if seat.is_free:
-                work = batch.next()
-                if work is None:
-                    return
-                self._workers.submit(worker, work)
-                seat.work, seat.since = work, time.monotonic()
-
-    def _take(self, event: Event, batch: Assignments) -> None:
+    def _take(self, event: Started | Done | Died | Stopped, batch: Assignments) -> None:
         seat = self._seats[event.worker]
         match event:
             case Started():
-                seat.has_started, seat.failed_starts = True, 0
-                self._has_ever_started = True
+                seat.has_started, seat.failed_starts, self._has_ever_started = True, 0, True
             case Done(finished=finished):
                 seat.work = None
                 batch.finish(finished)
@@ -225,7 +200,11 @@ class Dispatcher:
             self._some_alive = now
         elif now - self._some_alive >= self._longest_without_workers:
             self._some_alive = now
-            self._tell_that_nobody_is_left()
+            what = f"0 of {self._workers.num_workers} workers alive for {self._longest_without_workers:g} s"
+            if self._on_no_workers == "fail":
+                cure = "see that the machines are up, or wait for them: on_no_workers=wait"
+                raise RunError("workers", what, cure=cure)
+            self._notice(f"{what}: waiting")
 
     def _patience(self, seat: "_Seat") -> float:
         is_making = not seat.has_started or (seat.progress is not None and seat.progress.step == MAKING)
@@ -260,27 +239,19 @@ class Dispatcher:
     def _place(self, worker: int) -> WorkerProgress:
         """Where in its work a worker is; at its beginning, if it has not shown anything of it."""
         work, progress = self._seats[worker].work, self._workers.progress(worker)
-        is_of_work = (
-            progress is not None and progress.number == work.number and progress.index in range(len(work.episodes))
-        )
-        return progress if is_of_work else WorkerProgress(work.number)
-
-    def _tell_that_nobody_is_left(self) -> None:
-        what = f"0 of {self._workers.num_workers} workers alive for {self._longest_without_workers:g} s"
-        if self._on_no_workers == "fail":
-            raise RunError("workers", what, cure="see that the machines are up, or wait for them: on_no_workers=wait")
-        self._notice(f"{what}: waiting")
+        is_of_work = progress is not None and progress.number == work.number
+        return progress if is_of_work and 0 <= progress.index < len(work.episodes) else WorkerProgress(work.number)
 
 
+@dataclass
 class _Seat:
     """What is known of a worker, whoever sits there now."""
 
-    def __init__(self, now: float):
-        self.has_started = False
-        self.failed_starts = 0  # In a row.
-        self.work: Work | None = None
-        self.progress: WorkerProgress | None = None
-        self.since = now  # When it showed something new.
+    since: float  # When it showed something new.
+    has_started: bool = False
+    failed_starts: int = 0  # In a row.
+    work: Work | None = None
+    progress: WorkerProgress | None = None
 
     @property
     def is_free(self) -> bool:

@@ -13,13 +13,24 @@ from pathlib import Path
 
 from asap.base.files import open_to_write, reported
 from asap.envs.gymnasium.make import HostedSource
-from asap.workers.backend import Died, Done, Event, WorkerProgress, Workers, event_of
-from asap.workers.messages import BadMessage, Goodbye, Hello, decode, encode
-from asap.workers.work import Work
+from asap.workers.messages import BadMessage, Goodbye, Hello, Message, Ready, Refused, decode, encode
+from asap.workers.work import Died, Done, Event, Finished, Started, Stopped, Work, WorkerProgress, Workers
 from asap.workers.worker_process import WorkerEnded, WorkerProcess
 
 PATIENCE_AT_CLOSE = 5.0  # Seconds for environments to close; then they are killed.
 PATIENCE_WITH_BUSY = 1.0  # With those who play what nobody wants any more.
+
+
+def event_of(worker: int, message: Message) -> Event:
+    """What a worker's message means to the dispatcher."""
+    match message:
+        case Ready():
+            return Started(worker)
+        case Finished():
+            return Done(worker, message)
+        case Refused():
+            return Stopped(worker, message.error())
+    raise BadMessage(f"{type(message).__name__} from a worker")
 
 
 class Pool(Workers):
@@ -34,8 +45,7 @@ class Pool(Workers):
                 self._output = open_to_write(log, os.O_WRONLY | os.O_APPEND)
         self._selector = selectors.DefaultSelector()
         self._processes: dict[int, WorkerProcess] = {}
-        self._dead: set[int] = set()
-        self._busy: set[int] = set()
+        self._dead, self._busy = set(), set()
         try:
             for worker in range(num_workers):
                 self._start(worker)
@@ -49,9 +59,8 @@ class Pool(Workers):
 
     def poll(self, timeout: float) -> list[Event]:
         self._selector.select(timeout)
-        return [
-            event for worker in range(self.num_workers) if worker not in self._dead for event in self._listen(worker)
-        ]
+        living = [worker for worker in range(self.num_workers) if worker not in self._dead]
+        return [event for worker in living for event in self._listen(worker)]
 
     def progress(self, worker: int) -> WorkerProgress:
         return self._processes[worker].progress()
