@@ -74,35 +74,31 @@ class Assignments:
         if finished.failed is not None:
             self._wanted = min(self._wanted, place + 1)
 
-    def count_silence(self, work: Work, progress: WorkerProgress, seconds: float) -> int:
-        """How often workers were silent in this episode. The work waits again, or fails if that was once too often."""
-        episode = work.episodes[progress.index]
-        self._silences[episode] += 1
-        count = self._silences[episode]
-        self._again(work, progress, count > self._retries, f"silent for {seconds:g} s, {count} times")
-        return count
+    def count_loss(self, work: Work, progress: WorkerProgress, what: str, is_silent: bool) -> str:
+        """A worker died or was silent in its work, which waits again, or fails if that was once too often: in words.
 
-    def count_death(self, work: Work, progress: WorkerProgress, reason: str) -> bool:
-        """Whether the work waits again. An environment that kills its worker does so at the same step each time."""
+        An environment that kills its worker does so at the same step each time.
+        """
         episode = work.episodes[progress.index]
-        self._deaths[episode, progress.step] += 1
-        here = self._deaths[episode, progress.step]
-        count = sum(count for (other, _), count in self._deaths.items() if other == episode)
-        is_enough = here > self._retries or count > self._retries * KILLS_PER_RETRY
-        self._again(work, progress, is_enough, f"the worker died ({reason}), {count} times")
-        return not is_enough
-
-    def _again(self, work: Work, progress: WorkerProgress, is_enough: bool, what: str) -> None:
-        place = self._place.get(work.number)
-        if place is None or place in self._finished:
-            return
-        if is_enough:
-            field = {MAKING: "env", 0: "env.reset"}.get(progress.step, "env.step")
-            what = f"{what} while it was made" if progress.step == MAKING else what
-            failed = Failed(work.episodes[progress.index], field, what, "", max(progress.step, 0), [], "")
-            self.finish(Finished(work.number, (), failed))
+        if is_silent:
+            self._silences[episode] += 1
+            count = self._silences[episode]
+            is_enough, again = count > self._retries, f"restarted ({count}/{self._retries})"
         else:
-            heapq.heappush(self._waiting, place)
+            self._deaths[episode, progress.step] += 1
+            count = sum(count for (other, _), count in self._deaths.items() if other == episode)
+            is_enough = count > self._retries * KILLS_PER_RETRY or self._deaths[episode, progress.step] > self._retries
+            what, again = f"the worker {what}", "restarted, episode re-run"
+        place = self._place.get(work.number)
+        if place is not None and place not in self._finished:
+            if is_enough:
+                field = {MAKING: "env", 0: "env.reset"}.get(progress.step, "env.step")
+                what = f"{what}, {count} times{' while it was made' * (progress.step == MAKING)}"
+                failed = Failed(episode, field, what, "", max(progress.step, 0), [], "")
+                self.finish(Finished(work.number, (), failed))
+            else:
+                heapq.heappush(self._waiting, place)
+        return "given up" if is_enough else again
 
 
 class Dispatcher:
@@ -163,23 +159,11 @@ class Dispatcher:
                 seat.work = None
                 batch.finish(finished)
             case Died(worker, reason):
-                self._take_death(worker, reason, batch)
+                # An environment that could be made once can be made: somebody is killing workers.
+                starts = self._retries * KILLS_PER_RETRY if self._has_ever_started else self._retries
+                self._lose(worker, f"died ({reason})", batch, starts)
             case Stopped(error=error):
                 raise error
-
-    def _take_death(self, worker: int, reason: str, batch: Assignments) -> None:
-        seat = self._seats[worker]
-        if seat.work is not None:
-            progress = self._place(worker)
-            outcome = "restarted, episode re-run" if batch.count_death(seat.work, progress, reason) else "given up"
-            self._notice(f"worker {worker} died ({reason}) in {_name(seat.work, progress)}; {outcome}")
-        elif seat.has_started:
-            self._notice(f"worker {worker} died ({reason}) between episodes; restarted")
-        else:
-            # An environment that could be made once can be made: somebody is killing workers.
-            limit = self._retries * KILLS_PER_RETRY if self._has_ever_started else self._retries
-            self._count_failed_start(worker, f"died ({reason})", limit)
-        self._restart(worker)
 
     def _look(self, batch: Assignments) -> None:
         """Who is silent, and whether anybody is left."""
@@ -195,7 +179,7 @@ class Dispatcher:
             if seat.is_free or progress is None or progress != seat.progress:
                 seat.progress, seat.since = progress, now
             elif now - seat.since > self._patience(seat):
-                self._take_silence(worker, batch)
+                self._lose(worker, f"silent for {self._patience(seat):g} s", batch, self._retries, is_silent=True)
         if any(seat.has_started for seat in self._seats):
             self._some_alive = now
         elif now - self._some_alive >= self._longest_without_workers:
@@ -210,30 +194,24 @@ class Dispatcher:
         is_making = not seat.has_started or (seat.progress is not None and seat.progress.step == MAKING)
         return self._longest_start if is_making else self._step_timeout
 
-    def _take_silence(self, worker: int, batch: Assignments) -> None:
+    def _lose(self, worker: int, what: str, batch: Assignments, starts: int, is_silent: bool = False) -> None:
+        """Puts another in the place of a worker that died or is silent; `starts`: how often it may fail to start."""
         seat = self._seats[worker]
-        seconds = self._patience(seat)
-        if seat.work is None:
-            self._count_failed_start(worker, f"silent for {seconds:g} s", self._retries)
-        else:
+        if seat.work is not None:
             progress = self._place(worker)
-            count = batch.count_silence(seat.work, progress, seconds)
-            outcome = f"restarted ({count}/{self._retries})" if count <= self._retries else "given up"
-            self._notice(f"worker {worker} silent for {seconds:g} s in {_name(seat.work, progress)}; {outcome}")
-        self._restart(worker)
-
-    def _count_failed_start(self, worker: int, what: str, limit: int) -> None:
-        seat = self._seats[worker]
-        seat.failed_starts += 1
-        if seat.failed_starts > limit:
-            where = self._workers.where
-            cure = f"see {where}" if where else "make the environment in a program of its own to see why"
-            raise RunError("workers", f"worker {worker} {what} while starting, {seat.failed_starts} times", cure=cure)
-        self._notice(f"worker {worker} {what} while starting; restarted ({seat.failed_starts}/{limit})")
-
-    def _restart(self, worker: int) -> None:
+            outcome = batch.count_loss(seat.work, progress, what, is_silent)
+            where = f"in episode {seat.work.episodes[progress.index].number}"
+        elif seat.has_started:
+            where, outcome = "between episodes", "restarted"
+        else:
+            seat.failed_starts += 1
+            where, outcome = "while starting", f"restarted ({seat.failed_starts}/{starts})"
+            if seat.failed_starts > starts:
+                log = self._workers.where
+                cure = f"see {log}" if log else "make the environment in a program of its own to see why"
+                raise RunError("workers", f"worker {worker} {what} {where}, {seat.failed_starts} times", cure=cure)
+        self._notice(f"worker {worker} {what} {where}; {outcome}")
         self._workers.restart(worker)
-        seat = self._seats[worker]
         seat.work, seat.has_started, seat.progress, seat.since = None, False, None, time.monotonic()
 
     def _place(self, worker: int) -> WorkerProgress:
@@ -256,7 +234,3 @@ class _Seat:
     @property
     def is_free(self) -> bool:
         return self.has_started and self.work is None
-
-
-def _name(work: Work, progress: WorkerProgress) -> str:
-    return f"episode {work.episodes[progress.index].number}"

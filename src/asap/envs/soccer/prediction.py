@@ -42,9 +42,9 @@ def dash_cycles(distance: Scalar) -> Scalar:
 
 
 class Runner(NamedTuple):
-    """What decides how soon a player gets somewhere: where it drifts to, where it looks, how fast it turns."""
+    """What decides how soon a player gets somewhere: where it is next, where it looks, how fast it turns."""
 
-    drift: Vector
+    next_position: Vector
     heading: Vector
     speed: Scalar
 
@@ -54,7 +54,7 @@ class Runner(NamedTuple):
 
     def cycles_to(self, target: Vector, radius: float, both_ways: bool = False) -> Scalar:
         """Turns and dashes until within `radius` of the target; `both_ways` for a player that also runs backwards."""
-        offset = target - self.drift
+        offset = target - self.next_position
         distance = offset.length
         cosine = offset.dot(self.heading) / jnp.maximum(distance, 1e-6)
         cosine = jnp.abs(cosine) if both_ways else cosine
