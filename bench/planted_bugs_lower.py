@@ -203,7 +203,7 @@ ROWS = (
     ),
     (
         "gym-vector-time-limit",
-        "envs/gymnasium/exported_vector.py",
+        "envs/gymnasium/exported.py",
         "max_episode_steps = spec.horizon if max_episode_steps is None else max_episode_steps",
         "max_episode_steps = spec.horizon",
         "gymnasium.make_vec(..., max_episode_steps=50) plays 400 steps.",

@@ -61,9 +61,8 @@ def hire(
 def parse_workers(text: str) -> tuple[str, int]:
     """Of which kind, `processes` or `ray`, and how many; no processes means this one."""
     kind, _, count = text.partition(":")
-    kind, digits = (
-        (kind, count or str(min(os.cpu_count() or 1, MOST_WORKERS))) if kind == "ray" else ("processes", text)
-    )
+    most = str(min(os.cpu_count() or 1, MOST_WORKERS))
+    kind, digits = ("ray", count or most) if kind == "ray" else ("processes", text)
     if not re.fullmatch(r"[0-9]+", digits):
         raise UserError("--workers", "must be a number or ray", text[:40], CURE)
     number = int(digits) if len(digits) <= len(str(MOST_WORKERS)) else -1  # Python reads no thousands of digits.

@@ -10,12 +10,11 @@ from jaxtyping import Float
 
 from asap.base.episodes import EpisodeId
 from asap.base.errors import UserError
-from asap.envs.gymnasium.actions import Action, control, recorded, sample
 from asap.envs.gymnasium.errors import EnvError, raised, show, unreadable
 from asap.envs.gymnasium.isolation import Isolated, Surroundings, is_of_a_person
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import LARGEST, entry, flag, number, reading, success, wrong_answer
-from asap.envs.gymnasium.spaces import bounds, check_spaces
+from asap.envs.gymnasium.spaces import Action, bounds, check_spaces, control, recorded, sample
 
 __all__ = ["DEFAULT_LIMIT", "CheckedEnv", "EnvError", "time_limit"]
 

@@ -38,7 +38,7 @@ def register() -> None:
             gymnasium.register(
                 gymnasium_id,
                 entry_point="asap.envs.gymnasium.exported:TaskEnv",
-                vector_entry_point="asap.envs.gymnasium.exported_vector:TaskVectorEnv",
+                vector_entry_point="asap.envs.gymnasium.exported:TaskVectorEnv",
                 max_episode_steps=max_episode_steps,
                 kwargs={"name": name},
             )

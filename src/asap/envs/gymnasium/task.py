@@ -15,14 +15,13 @@ from jaxtyping import Float
 from asap.base.errors import UserError
 from asap.base.spec import Spec
 from asap.envs.gymnasium import spaces as space_records
-from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError, show
 from asap.envs.gymnasium.isolation import Isolated, Surroundings
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.envs.gymnasium.names import action_names, is_name, observation_names
 from asap.envs.gymnasium.observations import reading
-from asap.envs.gymnasium.spaces import bounds, check_spaces, num_actions, num_numbers, shape_of
+from asap.envs.gymnasium.spaces import bounds, check_spaces, control, num_actions, num_numbers, shape_of
 
 DISCOUNT = 0.99
 FREQUENCIES = (0.25, 0.5)
