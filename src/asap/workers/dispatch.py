@@ -13,8 +13,9 @@ from typing import Literal
 
 from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError
+from asap.workers.messages import Ready, Refused
 from asap.workers.play import nobody_watches
-from asap.workers.work import MAKING, Died, Done, Failed, Finished, Started, Stopped, Work, WorkerProgress, Workers
+from asap.workers.work import MAKING, Died, Event, Failed, Finished, Work, WorkerProgress, Workers
 
 LONGEST_START = 60.0  # Seconds for making an environment, or the step timeout if that is longer.
 LONGEST_WITHOUT_WORKERS = 60.0
@@ -150,20 +151,20 @@ class Dispatcher:
     def close(self) -> None:
         self._workers.close()
 
-    def _take(self, event: Started | Done | Died | Stopped, batch: Assignments) -> None:
+    def _take(self, event: Event, batch: Assignments) -> None:
         seat = self._seats[event.worker]
-        match event:
-            case Started():
+        match event.what:
+            case Ready():
                 seat.has_started, seat.failed_starts, self._has_ever_started = True, 0, True
-            case Done(finished=finished):
+            case Finished():
                 seat.work = None
-                batch.finish(finished)
-            case Died(worker, reason):
+                batch.finish(event.what)
+            case Refused():
+                raise event.what.error()
+            case Died(reason):
                 # An environment that could be made once can be made: somebody is killing workers.
                 starts = self._retries * KILLS_PER_RETRY if self._has_ever_started else self._retries
-                self._lose(worker, f"died ({reason})", batch, starts)
-            case Stopped(error=error):
-                raise error
+                self._lose(event.worker, f"died ({reason})", batch, starts)
 
     def _look(self, batch: Assignments) -> None:
         """Who is silent, and whether anybody is left."""

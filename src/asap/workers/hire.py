@@ -10,9 +10,10 @@ from asap.base.files import reported
 from asap.envs.gymnasium.make import HostedSource
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import Recording, failure
+from asap.workers.messages import Ready
 from asap.workers.play import Environments, nobody_watches, play_chunk
 from asap.workers.pool import Pool
-from asap.workers.work import Done, Event, Failed, Started, Work, WorkerProgress, Workers
+from asap.workers.work import Event, Failed, Work, WorkerProgress, Workers
 
 IN_PROCESS = "0"
 MOST_WORKERS = 1024
@@ -82,7 +83,7 @@ class InProcess(Workers):
     def __init__(self, sources: tuple[HostedSource, ...], watch: Callable[..., None] = nobody_watches):
         self._environments, self._watch = Environments(sources), watch
         self._environments.of_task(0)  # A broken one is found at the start.
-        self._events: list[Event] = [Started(0)]
+        self._events: list[Event] = [Event(0, Ready({}))]
         self._work: Work | None = None
 
     def submit(self, worker: int, work: Work) -> None:
@@ -92,7 +93,7 @@ class InProcess(Workers):
         events, self._events = self._events, []
         if self._work is not None:
             work, self._work = self._work, None
-            events.append(Done(0, play_chunk(self._environments, work, self._watch)))
+            events.append(Event(0, play_chunk(self._environments, work, self._watch)))
         return events
 
     def progress(self, worker: int) -> WorkerProgress:

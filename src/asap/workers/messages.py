@@ -120,6 +120,14 @@ def decode(frame: bytes | bytearray) -> Message:
     raise BadMessage(f"of no known kind: {fields['kind']!r:.80}")
 
 
+def from_worker(frame: bytes) -> Ready | Finished | Refused:
+    """What `decode` gives, if it is for a worker to say."""
+    message = decode(frame)
+    if not isinstance(message, Ready | Finished | Refused):
+        raise BadMessage(f"{type(message).__name__} from a worker")
+    return message
+
+
 def _source(name: Any, options: Any, limits: dict[str, Any]) -> HostedSource:
     checked = EnvLimits.checked(*(limits[part] for part in EnvLimits._fields))
     return HostedSource(EnvSource(_a(str, name), _a(dict, options)), checked)

@@ -13,24 +13,12 @@ from pathlib import Path
 
 from asap.base.files import open_to_write, reported
 from asap.envs.gymnasium.make import HostedSource
-from asap.workers.messages import BadMessage, Goodbye, Hello, Message, Ready, Refused, decode, encode
-from asap.workers.work import Died, Done, Event, Finished, Started, Stopped, Work, WorkerProgress, Workers
+from asap.workers.messages import BadMessage, Goodbye, Hello, encode, from_worker
+from asap.workers.work import Died, Event, Finished, Work, WorkerProgress, Workers
 from asap.workers.worker_process import WorkerEnded, WorkerProcess
 
 PATIENCE_AT_CLOSE = 5.0  # Seconds for environments to close; then they are killed.
 PATIENCE_WITH_BUSY = 1.0  # With those who play what nobody wants any more.
-
-
-def event_of(worker: int, message: Message) -> Event:
-    """What a worker's message means to the dispatcher."""
-    match message:
-        case Ready():
-            return Started(worker)
-        case Finished():
-            return Done(worker, message)
-        case Refused():
-            return Stopped(worker, message.error())
-    raise BadMessage(f"{type(message).__name__} from a worker")
 
 
 class Pool(Workers):
@@ -102,10 +90,10 @@ class Pool(Workers):
 
     def _listen(self, worker: int) -> list[Event]:
         try:
-            events = [event_of(worker, decode(frame)) for frame in self._processes[worker].receive()]
+            events = [Event(worker, from_worker(frame)) for frame in self._processes[worker].receive()]
         except (WorkerEnded, BadMessage) as error:
             self._bury(worker)
-            return [Died(worker, str(error))]
-        if any(isinstance(event, Done) for event in events):
+            return [Event(worker, Died(str(error)))]
+        if any(isinstance(event.what, Finished) for event in events):
             self._busy.discard(worker)
         return events

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from asap.base.errors import UserError
 from asap.envs.gymnasium.isolation import Surroundings
 from asap.envs.gymnasium.make import HostedSource
-from asap.workers.messages import BadMessage, Goodbye, Hello, Message, Ready, decode, encode
+from asap.workers.messages import BadMessage, Goodbye, Hello, Ready, Refused, encode, from_worker
 from asap.workers.play import versions
-from asap.workers.pool import PATIENCE_AT_CLOSE, event_of
-from asap.workers.work import Died, Event, Stopped, Work, WorkerProgress, Workers
+from asap.workers.pool import PATIENCE_AT_CLOSE
+from asap.workers.work import Died, Event, Work, WorkerProgress, Workers
 from asap.workers.worker_process import WorkerEnded, WorkerProcess
 
 FIELD = "--workers"
@@ -144,25 +144,26 @@ class RayWorkers(Workers):
             reply = Reply(*self._ray.get(answer))
             self._progress[worker] = WorkerProgress(*reply.progress)
             if reply.ended:
-                return [Died(worker, reply.ended)]
+                return [Event(worker, Died(reply.ended))]
             if not reply.frames:
                 self._ask(worker)
-            return [_event_of(worker, decode(frame)) for frame in reply.frames]
+            return [_event_of(worker, frame) for frame in reply.frames]
         except BadMessage as error:
-            return [Died(worker, str(error))]
+            return [Event(worker, Died(str(error)))]
         except self._ray.exceptions.RayError as error:
             # Why a worker could not even be placed: Ray writes a page, the cause is in its last line.
             cause = str(error).strip().rpartition("\n")[2][:200]
-            return [Died(worker, "lost by Ray" if self._progress[worker] else cause)]
+            return [Event(worker, Died("lost by Ray" if self._progress[worker] else cause))]
 
 
-def _event_of(worker: int, message: Message) -> Event:
+def _event_of(worker: int, frame: bytes) -> Event:
+    message = from_worker(frame)
     if isinstance(message, Ready) and message.versions != versions():
         there, here = ({" ".join(pair) for pair in each.items()} for each in (message.versions, versions()))
         theirs, ours = ", ".join(sorted(there - here)), ", ".join(sorted(here - there))
-        what = f"worker {worker} has {theirs}, and this process {ours}"
-        return Stopped(worker, UserError(FIELD, what, cure="install the same versions on all nodes"))
-    return event_of(worker, message)
+        what = f"worker {worker} has {theirs}, and this process {ours}; install the same versions on all nodes"
+        message = Refused(f"{FIELD}: {what}", UserError.exit_code)
+    return Event(worker, message)
 
 
 def connect(address: str | None, num_workers: int) -> tuple[Any, bool]:

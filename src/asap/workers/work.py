@@ -14,7 +14,7 @@ import tempfile
 from typing import Any, NamedTuple
 
 from asap.base.episodes import EpisodeId, Played
-from asap.base.errors import RunError, UserError
+from asap.base.errors import RunError
 from asap.policy.host import Plan
 
 MAKING = -1  # In place of a step: the environment is being made.
@@ -102,34 +102,17 @@ def new_progress() -> int:
     return descriptor
 
 
-class Started(NamedTuple):
-    """A worker has made its first environment and takes work."""
-
-    worker: int
-
-
-class Done(NamedTuple):
-    """A worker has finished its work and takes more."""
-
-    worker: int
-    finished: Finished
-
-
 class Died(NamedTuple):
     """A worker is gone until it is restarted."""
 
-    worker: int
     reason: str  # "signal 9", "exit code 1".
 
 
-class Stopped(NamedTuple):
-    """A worker cannot go on for a reason that is the user's to know, the same at every worker and every time."""
+class Event(NamedTuple):
+    """What has become of a worker: `Died`, or the message it sent. `Ready` and `Finished` take more work."""
 
     worker: int
-    error: UserError
-
-
-Event = Started | Done | Died | Stopped
+    what: Any
 
 
 class Workers(abc.ABC):
