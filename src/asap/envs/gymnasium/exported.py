@@ -151,17 +151,13 @@ class RunningBatch(NamedTuple):
     episodes: Episode
 
 
-class StepReport(NamedTuple):
-    """What a step tells the host, with the batch as the first axis, as Gymnasium wants it."""
-
-    observation: Float[Array, "N O"]  # Of the new episode where one ended.
-    final_observation: Float[Array, "N O"]
-    outcome: Float[Array, "5 N"]  # Reward, terminated, truncated, success, status.
-
-
 @functools.cache
 def _compile_vector(name: str, num_envs: int, max_episode_steps: int) -> tuple[Callable, Callable]:
-    """`reset` and `step` of a batch, shared by all batches of that task, size and time limit."""
+    """`reset` and `step` of a batch, shared by all batches of that task, size and time limit.
+
+    A step reports observations (of the new episode where one ended), final observations, and (5, N) reward, terminated,
+    truncated, success and status. The batch is the first axis of observations, as Gymnasium wants it.
+    """
     named = find(name)
     env, tasks = named.env, CompiledTasks.of(named.env, {name: named.task})
     lanes, view = jnp.arange(num_envs), view_of(named)
@@ -177,7 +173,7 @@ def _compile_vector(name: str, num_envs: int, max_episode_steps: int) -> tuple[C
         batch = RunningBatch(key, jnp.int32(0), jax.vmap(one, out_axes=-1)(lanes))
         return batch, observe(batch.episodes)
 
-    def step(batch: RunningBatch, actions: Int[Array, "N"]) -> tuple[RunningBatch, StepReport]:
+    def step(batch: RunningBatch, actions: Int[Array, "N"]) -> tuple[RunningBatch, tuple[Array, ...]]:
         elapsed = batch.elapsed + 1
 
         def one(lane: Int[Array, ""], episode: Episode, action: Int[Array, ""]):
@@ -187,8 +183,7 @@ def _compile_vector(name: str, num_envs: int, max_episode_steps: int) -> tuple[C
         episodes, outcome = jax.vmap(one, in_axes=-1, out_axes=-1)(lanes, batch.episodes, actions)
         status = jnp.broadcast_to(view.status(outcome.next_state), lanes.shape)
         summary = jnp.stack([outcome.reward, outcome.terminated, outcome.truncated, outcome.success, status])
-        report = StepReport(observe(episodes), outcome.next_observation.T, summary)
-        return RunningBatch(batch.key, elapsed, episodes), report
+        return RunningBatch(batch.key, elapsed, episodes), (observe(episodes), outcome.next_observation.T, summary)
 
     return jax.jit(begin_all), jax.jit(step)
 
@@ -208,8 +203,7 @@ class TaskVectorEnv(VectorEnv):
     ):
         check_render_mode(render_mode)
         self.named = find(name)
-        self._view = view_of(self.named)
-        spec = self.named.env.spec
+        self._view, spec = view_of(self.named), self.named.env.spec
         max_episode_steps = spec.horizon if max_episode_steps is None else max_episode_steps
         if max_episode_steps < 1 or num_envs < 1:
             got = f"max_episode_steps={max_episode_steps}, num_envs={num_envs}"
@@ -241,13 +235,8 @@ class TaskVectorEnv(VectorEnv):
             final_obs = np.full(self.num_envs, None, object)
             for index in np.flatnonzero(ended):
                 final_obs[index] = final[index]
-            final_info = self._info_of(ended, success > 0, status.astype(int))
-            infos |= {
-                "final_obs": final_obs,
-                "_final_obs": ended,
-                "final_info": final_info,
-                "_final_info": ended.copy(),
-            }
+            infos |= {"final_obs": final_obs, "_final_obs": ended, "_final_info": ended.copy()}
+            infos["final_info"] = self._info_of(ended, success > 0, status.astype(int))
         return observation, reward, terminated, truncated, infos
 
     def render(self) -> tuple[np.ndarray, ...] | None:

@@ -197,7 +197,11 @@ def _has_box(space: Space) -> bool:
 
 def _described(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
     check_spaces(env.observation_space, env.action_space)
-    notes = [note for wrapper, note in _NOTES.items() if _is_within(env, wrapper)]
+    notes = [
+        f"{wrapper.__name__}: its numbers drift while it runs, so {harm}; ASAP scales {scaled} itself: leave the wrapper out"
+        for wrapper, (harm, scaled) in _NOTES.items()
+        if _is_within(env, wrapper)
+    ]
     spec = Spec(
         observation_names=observation_names(env, notes.append),
         unit="",
@@ -216,13 +220,9 @@ def _described(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
     return HostedTask(source.name, source, limits, spec, threshold, *seen, tuple(notes))
 
 
-_NOTES = {
-    wrapper: f"{wrapper.__name__}: its numbers drift while it runs, so {harm}; ASAP scales {what} itself: leave the "
-    "wrapper out"
-    for wrapper, harm, what in (
-        (NormalizeObservation, "rules over them are not in the environment's units", "observations"),
-        (NormalizeReward, "returns are not the environment's", "advantages"),
-    )
+_NOTES = {  # Why to leave a wrapper out, and what ASAP scales itself.
+    NormalizeObservation: ("rules over them are not in the environment's units", "observations"),
+    NormalizeReward: ("returns are not the environment's", "advantages"),
 }
 
 
