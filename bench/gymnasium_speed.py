@@ -20,12 +20,11 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from asap.base.episodes import TRAINING, EpisodeId
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
-from asap.workers.backend import Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
 from asap.workers.hire import InProcess
 from asap.workers.pool import Pool
-from asap.workers.work import Work
+from asap.workers.work import Work, Workers
 
 SECONDS_PER_STEP = 0.001
 LENGTH, EPISODES_PER_CHUNK, CHUNKS = 100, 5, 2  # Steps per episode; chunks per turn and worker.

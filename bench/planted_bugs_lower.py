@@ -140,7 +140,7 @@ ROWS = (
     (
         "envs-weights-of-tasks",
         "envs/catalog.py",
-        "{t.name: t.task for t in chosen}, tuple(weight for _, weight in names_and_weights)",
+        "{t.name: t.task for t in chosen}, weights",
         "{t.name: t.task for t in chosen}",
         "`asap train two-rooms:9 flipped-two-rooms:1` plays both tasks equally often.",
         ("test_episodes.py",),
@@ -179,7 +179,7 @@ ROWS = (
     ),
     (
         "soccer-shoots-by-ball",
-        "envs/soccer/controllers.py",
+        "envs/controllers.py",
         "ball = in_metres(Vector(x[2], x[3]))",
         "ball = in_metres(Vector(x[0], x[1]))",
         "dist:12 shoots by the striker's own place and not by the ball's, as it promises.",
@@ -203,7 +203,7 @@ ROWS = (
     ),
     (
         "gym-vector-time-limit",
-        "envs/gymnasium/exported_vector.py",
+        "envs/gymnasium/exported.py",
         "max_episode_steps = spec.horizon if max_episode_steps is None else max_episode_steps",
         "max_episode_steps = spec.horizon",
         "gymnasium.make_vec(..., max_episode_steps=50) plays 400 steps.",

@@ -19,17 +19,17 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from soccer_recordings import errors_of
 
 from asap.base.arrays import compiled
 from asap.base.keys import Key, fold, root, uniforms
 from asap.base.stats import wilson_interval
 from asap.compose import compose
 from asap.envs import catalog
+from asap.envs.controllers import shoot_within, shooting_distance
 from asap.envs.core import CompiledTasks
-from asap.envs.soccer.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.half_field import Match, Striker, StrikerTask, in_metres
 from asap.envs.soccer.physics import World
-from asap.envs.soccer.recordings import errors_of
 from asap.envs.soccer.striker import HAS_BALL
 from asap.envs.soccer.vectors import Vector
 from asap.experience.episode_logs import LoggedEpisodes, play_logged

@@ -34,11 +34,10 @@ import numpy as np
 from asap.base.episodes import EpisodeId
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
-from asap.workers.backend import Done, Event, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.hire import InProcess
 from asap.workers.pool import Pool
-from asap.workers.work import Finished, Work, digest
+from asap.workers.work import Event, Finished, Work, Workers, digest
 
 SOURCE, SLOW, RULES = EnvSource("CartPole-v1"), EnvSource("workers:slow_cart_pole"), EnvLimits()
 NUM_WORKERS = 2
@@ -200,9 +199,9 @@ class Watched(Workers):
     def poll(self, timeout: float) -> list[Event]:
         events = self.workers.poll(timeout)
         for event in events:
-            if isinstance(event, Done):
+            if isinstance(event.what, Finished):
                 self.playing.pop(event.worker, None)
-                self.delivered[event.finished.number].append(time.monotonic())
+                self.delivered[event.what.number].append(time.monotonic())
         return events
 
     def progress(self, worker: int):

@@ -17,11 +17,10 @@ from asap.base.episodes import TRAINING, EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.config.schema import EnvConfig
 from asap.envs.gymnasium import spaces as space_records
-from asap.envs.gymnasium.actions import control, number_of, recorded, sample
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import reading
-from asap.envs.gymnasium.spaces import num_actions
+from asap.envs.gymnasium.spaces import control, num_actions, number_of, recorded, sample
 from asap.envs.gymnasium.task import describe, restore
 from asap.envs.resolve import resolve
 from asap.workers.failures import Recording, failure

@@ -14,8 +14,8 @@ from gymnasium import spaces
 
 from asap.base.numbers import exact, sum_in_full
 from asap.base.spec import ControlUnits
-from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.spaces import control
 from asap.envs.gymnasium.task import describe
 from asap.policy.build import plan_of
 from asap.policy.features import Features, Fourier, Network, Polynomial

@@ -14,9 +14,8 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from asap.base.keys import Key, fold
 from asap.envs import catalog
-from asap.envs.gymnasium import exported_vector as gymnasium_vector
-from asap.envs.gymnasium.exported import TaskEnv
-from asap.envs.gymnasium.exported_vector import TaskVectorEnv
+from asap.envs.gymnasium import exported
+from asap.envs.gymnasium.exported import TaskEnv, TaskVectorEnv
 from asap.envs.gymnasium.registration import ENVIRONMENTS, register
 from asap.envs.render import AGENT, view_of
 from asap.envs.rooms import NOISE, STEP, Rooms
@@ -252,7 +251,7 @@ def test_the_batch_tells_how_each_episode_stands(monkeypatch):
         status=lambda state: state.x > 0.8, status_names=("going", "there")
     )
     monkeypatch.setattr(Rooms, "transition", lost)
-    monkeypatch.setattr(gymnasium_vector, "view_of", lambda _: view)
+    monkeypatch.setattr(exported, "view_of", lambda _: view)
     envs = make_vec(2, max_episode_steps=399)  # A limit that no other test has: programs are kept by it.
     _, infos = envs.reset(seed=0, options=BESIDE_THE_GOAL)
     assert infos["status"].tolist() == ["going", "going"] and infos["_status"].all()

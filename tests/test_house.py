@@ -46,7 +46,7 @@ SHORT = {
 KINDS = {"CompiledTask", "HostedTask"}
 MAY_ASK_FOR_KINDS = ("asap.envs", "asap.experience.choose")
 WITHOUT_JAX = ("asap.workers", "asap.policy.host", "asap.base.spec", "asap.base.episodes", "asap.envs.gymnasium")
-WITH_JAX = ("asap.envs.gymnasium.exported", "asap.envs.gymnasium.exported_vector")  # Our compiled tasks, for Gymnasium.
+WITH_JAX = ("asap.envs.gymnasium.exported",)  # Our compiled tasks, for Gymnasium.
 NEEDS_JAX = {"jax", "jaxlib", "equinox", "optax"}
 
 # Who names a kind without asking which one a task is: in annotations, and where only one kind can be meant.

@@ -8,10 +8,9 @@ import pytest
 from asap.base.errors import UserError
 from asap.base.keys import fold, root
 from asap.envs import catalog
-from asap.envs.controllers import find_controller
+from asap.envs.controllers import find_controller, shoot_within
 from asap.envs.core import CompiledTasks
 from asap.envs.soccer import half_field, physics, striker
-from asap.envs.soccer.controllers import shoot_within
 from asap.envs.soccer.half_field import (
     CAPTURED,
     GOAL,

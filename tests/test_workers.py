@@ -22,12 +22,12 @@ from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.policy.host import Plan
 from asap.workers import dispatch, pool
 from asap.workers import hire as hiring
-from asap.workers.backend import Died, Done, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import failure
 from asap.workers.hire import InProcess
+from asap.workers.messages import Ready
 from asap.workers.pool import Pool
-from asap.workers.work import Failed, Finished, Work, digest
+from asap.workers.work import Died, Event, Failed, Finished, Work, WorkerProgress, Workers, digest
 
 TESTS = Path(__file__).parent
 PATH = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])  # For other interpreters.
@@ -313,7 +313,7 @@ def test_factories_that_cannot_travel(back_end):
 
 
 def test_workers_start_without_jax():
-    code = "import sys, asap.workers.supervisor, asap.workers.serve; print('jax' in sys.modules)"
+    code = "import sys, asap.workers.supervisor, asap.workers.play; print('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
 
 
@@ -341,6 +341,10 @@ class Scripted(Workers):
     def close(self): ...
 
 
+def started(worker: int) -> Event:
+    return Event(worker, Ready({}))
+
+
 @pytest.fixture
 def scripted(monkeypatch):
     def new(*script, num_workers=1):
@@ -357,7 +361,7 @@ def played(count: int) -> list[Finished]:
 
 def test_a_driver_that_was_asleep_blames_nobody(scripted):
     done, told = played(1)[0], Told()
-    workers = scripted((0, [Started(0)]), (1, []), (500, []), (1, []), (0, [Done(0, done)]))
+    workers = scripted((0, [started(0)]), (1, []), (500, []), (1, []), (0, [Event(0, done)]))
     with dispatching(workers, told) as dispatcher:
         assert dispatcher.play(new_works(1)) == [done]
     assert told == [] and workers.restarted == 0
@@ -370,7 +374,7 @@ def test_one_that_is_late_but_shows_progress_is_not_silent(scripted):
         workers.place = WorkerProgress(0, 0, workers.place.step + 1)
         return []
 
-    workers = scripted((0, [Started(0)]), *[(1, [])] * 29, (0, move), *[(1, [])] * 29, (0, [Done(0, done)]))
+    workers = scripted((0, [started(0)]), *[(1, [])] * 29, (0, move), *[(1, [])] * 29, (0, [Event(0, done)]))
     with dispatching(workers) as dispatcher:
         assert dispatcher.play(new_works(1)) == [done]
     assert workers.restarted == 0
@@ -378,11 +382,11 @@ def test_one_that_is_late_but_shows_progress_is_not_silent(scripted):
 
 def test_a_second_result_must_be_the_same(scripted):
     first, second = played(2)
-    script = (0, [Started(0), Started(1)]), (0, [Done(0, first), Done(1, first)]), (0, [Done(1, second)])
+    script = (0, [started(0), started(1)]), (0, [Event(0, first), Event(1, first)]), (0, [Event(1, second)])
     with dispatching(scripted(*script, num_workers=2)) as dispatcher:
         assert dispatcher.play(new_works(2)) == [first, second]
     other = first._replace(played=tuple(episode._replace(rewards=episode.rewards + 1) for episode in first.played))
-    script = (0, [Started(0), Started(1)]), (0, [Done(0, first), Done(1, other)])
+    script = (0, [started(0), started(1)]), (0, [Event(0, first), Event(1, other)])
     with dispatching(scripted(*script, num_workers=2)) as dispatcher:
         with pytest.raises(RunError, match="env: episode 0 gave two different digests for the same seed"):
             dispatcher.play(new_works(2))
@@ -393,9 +397,9 @@ def test_of_several_failures_the_first_in_order_is_told(scripted):
     failures = [failing(other) for other in others]
     for order in (failures, failures[::-1]):
         script = (
-            (0, [Started(0), Started(1), Started(2)]),
-            *((0, [Done(0, other)]) for other in order),
-            (0, [Done(1, first)]),
+            (0, [started(0), started(1), started(2)]),
+            *((0, [Event(0, other)]) for other in order),
+            (0, [Event(1, first)]),
         )
         with dispatching(scripted(*script, num_workers=3)) as dispatcher:
             with pytest.raises(RunError, match="env.step: broken at episode 5 step 1 "):
@@ -408,7 +412,7 @@ def failing(finished: Finished) -> Finished:
 
 def test_results_of_a_work_given_up_are_let_go(scripted):
     first, second = played(2)
-    events = Started(0), Died(0, "signal 9"), Started(0), Done(0, first), Done(0, second)
+    events = started(0), Event(0, Died("signal 9")), started(0), Event(0, first), Event(0, second)
     workers = scripted(*((0, [event]) for event in events))
     with dispatching(workers, retries=0) as dispatcher:
         with pytest.raises(RunError, match="env.reset: the worker died"):
@@ -422,12 +426,12 @@ def test_external_kills_at_other_steps_do_not_end_a_run(scripted):
     def die(step):
         def events(workers):
             workers.place = WorkerProgress(0, 2, step)
-            return [Died(0, "signal 9")]
+            return [Event(0, Died("signal 9"))]
 
         return events
 
-    script = [entry for step in range(20) for entry in ((0, [Started(0)]), (0, die(step)))]
-    workers = scripted(*script, (0, [Started(0)]), (0, [Done(0, done)]))
+    script = [entry for step in range(20) for entry in ((0, [started(0)]), (0, die(step)))]
+    workers = scripted(*script, (0, [started(0)]), (0, [Event(0, done)]))
     with dispatching(workers, retries=2) as dispatcher:
         assert dispatcher.play(new_works(1)) == [done]
 
@@ -435,7 +439,7 @@ def test_external_kills_at_other_steps_do_not_end_a_run(scripted):
 def test_without_workers_it_waits_or_fails(scripted):
     done, told = played(1)[0], Told()
     script = [(1, [])] * 130
-    workers = scripted(*script, (0, [Started(0)]), (0, [Done(0, done)]), num_workers=4)
+    workers = scripted(*script, (0, [started(0)]), (0, [Event(0, done)]), num_workers=4)
     workers.progress = lambda worker: None
     with dispatching(workers, told) as dispatcher:
         assert dispatcher.play(new_works(1)) == [done]
@@ -453,11 +457,11 @@ def test_who_hires_them_decides_whether_it_waits_or_fails(scripted, monkeypatch,
     def hired(script, **settings) -> Dispatcher:
         workers = scripted(*script)
         workers.progress = lambda worker: None
-        monkeypatch.setattr(hiring, "_workers", lambda *_: workers)
+        monkeypatch.setattr(hiring, "Pool", lambda *_: workers)
         return hiring.hire("1", hosted(walk()), tmp_path, told, **settings)
 
     silence = [(1, [])] * 70
-    assert hired([*silence, (0, [Started(0)]), (0, [Done(0, done)])]).play(new_works(1)) == [done]
+    assert hired([*silence, (0, [started(0)]), (0, [Event(0, done)])]).play(new_works(1)) == [done]
     assert told == ["0 of 1 workers alive for 60 s: waiting"]
     with pytest.raises(RunError, match="workers: 0 of 1 workers alive for 60 s"):
         hired(silence, on_no_workers="fail").play(new_works(1))
@@ -466,8 +470,8 @@ def test_who_hires_them_decides_whether_it_waits_or_fails(scripted, monkeypatch,
 def test_starts_that_fail_count_only_in_a_row(scripted):
     """Twelve of them where ten would be too many, but after each a start that goes well."""
     done = played(1)[0]
-    fails, starts, dies = Died(0, "exit code 3"), Started(0), Died(0, "killed")
-    workers = scripted(*[(0, [fails, starts, dies])] * 12, (0, [starts]), (0, [Done(0, done)]))
+    fails, starts, dies = Event(0, Died("exit code 3")), started(0), Event(0, Died("killed"))
+    workers = scripted(*[(0, [fails, starts, dies])] * 12, (0, [starts]), (0, [Event(0, done)]))
     with dispatching(workers, retries=1) as dispatcher:
         assert dispatcher.play(new_works(1)) == [done]
     assert workers.restarted == 24

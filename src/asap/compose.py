@@ -13,7 +13,7 @@ from asap.config.settings import NO_VALUES, Values, override, shown, validate, w
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
-from asap.envs.recorded import SaidEnv, is_own_file, tasks_in_file, told_tasks
+from asap.envs.recorded import SaidEnv, is_own_file, task_records, tasks_in_file
 from asap.envs.resolve import is_ours, live_task, notes_on, options_of, parse_tasks, resolve, task_set
 from asap.policy.build import build_psi, require_memory, require_sensible
 from asap.policy.rules.given import settings_of_rules
@@ -163,7 +163,7 @@ def _told_by(run: Run) -> dict[str, Any]:
 
 def tasks_text(config: Config, tasks: TaskSet) -> str:
     """What a run directory keeps of its tasks."""
-    return json.dumps(told_tasks(config, tasks), indent=1) + "\n"
+    return json.dumps(task_records(config, tasks), indent=1) + "\n"
 
 
 def _named_only_in_file(said: Config, in_call: Config) -> Config:

@@ -82,25 +82,19 @@ class Dataset:
         for name, column in columns.items():
             if name != "meta" and column.dtype.kind not in _KINDS.get(name, "fiu"):
                 raise bad_file(self.path, f"column '{name}' has the type {column.dtype}", "save plain numbers")
-        widths = {
-            "observation": layout.num_observations,
-            FINAL: layout.num_observations,
-            DESCRIPTOR: len(layout.descriptor),
-        }
+        widths = dict.fromkeys(("observation", FINAL), layout.num_observations) | {DESCRIPTOR: len(layout.descriptor)}
         for name in (*STEP_COLUMNS, BEHAVIOUR, FINAL, DESCRIPTOR, SUCCESS):
             wanted = (widths[name],) if name in widths else ()
             if name in columns and columns[name].shape[1:] != wanted:
-                made_for = self.meta.task or "another task"
-                what = (
-                    f"column '{name}' is for {made_for} with rows {columns[name].shape[1:]}, {layout.task} has {wanted}"
-                )
+                other = f"{self.meta.task or 'another task'} with rows {columns[name].shape[1:]}"
+                what = f"column '{name}' is for {other}, {layout.task} has {wanted}"
                 raise bad_file(self.path, what, f"give data of {layout.task}")
         num_rows = columns["observation"].num_rows
         for name in step_columns(columns):
-            if columns[name].num_rows != num_rows:
-                shortest = min(num_rows, columns[name].num_rows)
-                what = f"row {shortest:,}: column '{name}' has {columns[name].num_rows:,} rows, 'observation' has {num_rows:,}"
-                raise bad_file(self.path, what)
+            count = columns[name].num_rows
+            if count != num_rows:
+                what = f"column '{name}' has {count:,} rows, 'observation' has {num_rows:,}"
+                raise bad_file(self.path, f"row {min(num_rows, count):,}: {what}")
         if num_rows == 0:
             raise bad_file(self.path, "has no rows")
 

@@ -57,20 +57,14 @@ class Meta:
         try:
             fields = json.loads(str(columns["meta"].value()))  # SystemError: numbers that are no characters.
             known = {each.name for each in dataclasses.fields(cls)}
-            meta = cls(
-                **{
-                    name: tuple(value) if isinstance(value, list) else value
-                    for name, value in fields.items()
-                    if name in known
-                }
-            )
+            found = {name: value for name, value in fields.items() if name in known}
+            meta = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
             newer = int(meta.format) > FORMAT
             if not isinstance(meta.task, str | None) or not isinstance(meta.action_names, tuple):
                 raise TypeError
         except (ArithmeticError, AttributeError, RecursionError, SystemError, TypeError, ValueError):
-            raise bad_file(
-                path, "meta is not a JSON object that asap wrote", "leave it out, or make the file with `asap collect`"
-            ) from None
+            cure = "leave it out, or make the file with `asap collect`"
+            raise bad_file(path, "meta is not a JSON object that asap wrote", cure) from None
         if newer:
             raise bad_file(path, f"written by format {meta.format}, this release reads <= {FORMAT}", "upgrade asap-rl")
         return meta

@@ -18,30 +18,31 @@ def converted(name: str, tasks: Mapping[str, str]) -> str:
     try:
         import minari  # pyright: ignore[reportMissingImports] - an extra.
     except ImportError:
-        raise UserError(
-            "--offline", "datasets of Minari need an extra", f"minari:{name}", "pip install 'asap-rl[offline]'"
-        ) from None
-    path = _place(name)
+        raise _bad(name, "datasets of Minari need an extra", "pip install 'asap-rl[offline]'") from None
+    # In the user's cache: it can be deleted at any time.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "asap" / "minari" / f"{name.replace('/', '+')}.npz"
     if not path.exists():
         try:
             dataset = minari.load_dataset(name)
         except (FileNotFoundError, ValueError, KeyError) as error:
-            raise UserError(
-                "--offline", f"Minari: {error}", f"minari:{name}", f"get it with: minari download {name}"
-            ) from None
+            raise _bad(name, f"Minari: {error}", f"get it with: minari download {name}") from None
         path.parent.mkdir(parents=True, exist_ok=True)
         _convert(dataset, name, path, tasks)
     return str(path)
 
 
-def _place(name: str) -> Path:
-    """In the user's cache: it can be deleted at any time."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "asap" / "minari" / f"{name.replace('/', '+')}.npz"
+def _bad(name: str, what: str, cure: str = "choose another dataset") -> UserError:
+    return UserError("--offline", what, f"minari:{name}", cure)
 
 
 def _convert(dataset: Any, name: str, path: Path, tasks: Mapping[str, str]) -> None:
-    _require_plain_spaces(dataset, name)
+    from gymnasium.spaces import Box, Discrete
+
+    if not isinstance(dataset.action_space, Discrete):
+        raise _bad(name, f"needs discrete actions, has {dataset.action_space}")
+    if not isinstance(dataset.observation_space, Box) or len(dataset.observation_space.shape) != 1:
+        raise _bad(name, f"needs observations that are one row of numbers, has {dataset.observation_space}")
     first_action = int(dataset.action_space.start)
     with DatasetWriter(path) as writer:
         for number, episode in enumerate(dataset.iterate_episodes()):
@@ -62,18 +63,3 @@ def _convert(dataset: Any, name: str, path: Path, tasks: Mapping[str, str]) -> N
         versions = {"minari": importlib.metadata.version("minari")}
         task = None if dataset.env_spec is None else tasks.get(dataset.env_spec.id)
         writer.finish(Meta(task=task, controller=f"minari:{name}", versions=versions))
-
-
-def _require_plain_spaces(dataset: Any, name: str) -> None:
-    from gymnasium.spaces import Box, Discrete
-
-    if not isinstance(dataset.action_space, Discrete):
-        raise UserError(
-            "--offline",
-            f"needs discrete actions, has {dataset.action_space}",
-            f"minari:{name}",
-            "choose another dataset",
-        )
-    if not isinstance(dataset.observation_space, Box) or len(dataset.observation_space.shape) != 1:
-        what = f"needs observations that are one row of numbers, has {dataset.observation_space}"
-        raise UserError("--offline", what, f"minari:{name}", "choose another dataset")

@@ -21,9 +21,7 @@ from numpy.lib import format as npy
 
 from asap.base.errors import UserError
 
-_LOCAL_HEADER = (
-    30  # Bytes of a member's own header before its name; the lengths of name and extra are its last two words.
-)
+_LOCAL_HEADER = 30  # Bytes of a member's own header; the lengths of the name and extra after it are its last two words.
 _HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -38,10 +36,13 @@ class Column:
         self.path, self.name, self.crc = path, info.filename.removesuffix(".npy"), info.CRC
         self._source = source
         if info.compress_type != zipfile.ZIP_STORED:
-            raise bad_file(
-                path, f"column '{self.name}' is compressed", "write it with numpy.savez, not savez_compressed"
-            )
-        self._member = _first_byte(path, file, info)
+            raise self._bad("is compressed", "write it with numpy.savez, not savez_compressed")
+        # Where the member begins; the length of its own header may differ from what the table of contents says.
+        file.seek(info.header_offset)
+        header = file.read(_LOCAL_HEADER)
+        if len(header) < _LOCAL_HEADER or header[:4] != b"PK\x03\x04":
+            raise bad_file(path, f"byte {info.header_offset:,}: no beginning of '{info.filename}' there")
+        self._member = info.header_offset + _LOCAL_HEADER + sum(struct.unpack("<HH", header[26:30]))
         file.seek(self._member)
         self.shape, self.dtype = self._header(file)
         self._data = file.tell()
@@ -49,9 +50,10 @@ class Column:
         ends, promised = self._data + self._row_bytes * self.num_rows, self._member + info.file_size
         size = os.fstat(source.descriptor).st_size
         if ends != promised or ends > size:
-            raise bad_file(
-                path, f"column '{self.name}' should end at byte {ends:,}, but ends at byte {min(promised, size):,}"
-            )
+            raise self._bad(f"should end at byte {ends:,}, but ends at byte {min(promised, size):,}")
+
+    def _bad(self, what: str, *cure: str) -> UserError:
+        return bad_file(self.path, f"column '{self.name}' {what}", *cure)
 
     @property
     def num_rows(self) -> int:
@@ -60,26 +62,20 @@ class Column:
     def _header(self, file: BinaryIO) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype; an array of Python objects would have to be unpickled, and is refused."""
         try:
-            version = npy.read_magic(file)
-            shape, is_fortran, dtype = _HEADER_READERS[version](file)
+            shape, is_fortran, dtype = _HEADER_READERS[npy.read_magic(file)](file)
         except Exception:  # Of many kinds, also the tokenizer's, where a header is damaged.
             raise bad_file(self.path, f"byte {self._member:,}: no array of a known format in '{self.name}'") from None
         if dtype.hasobject:
-            raise bad_file(
-                self.path, f"column '{self.name}' holds Python objects, which are not loaded", "save plain numbers"
-            )
+            raise self._bad("holds Python objects, which are not loaded", "save plain numbers")
         if is_fortran and len(shape) > 1:
-            raise bad_file(self.path, f"column '{self.name}' is in Fortran order", "save numpy.ascontiguousarray of it")
+            raise self._bad("is in Fortran order", "save numpy.ascontiguousarray of it")
         return shape, dtype
 
     def read(self, start: int, count: int) -> np.ndarray:
         """Rows from `start` on."""
         data = os.pread(self._source.descriptor, count * self._row_bytes, self._data + start * self._row_bytes)
         if len(data) < count * self._row_bytes:
-            raise bad_file(
-                self.path,
-                f"column '{self.name}' is cut off at byte {self._data + start * self._row_bytes + len(data):,}",
-            )
+            raise self._bad(f"is cut off at byte {self._data + start * self._row_bytes + len(data):,}")
         return np.frombuffer(data, self.dtype).reshape(count, *self.shape[1:])
 
     def stream(self, rows: int) -> Iterator[np.ndarray]:
@@ -90,10 +86,8 @@ class Column:
             crc = zlib.crc32(chunk, crc)
             yield chunk
         if crc != self.crc:
-            end = self._data + self.num_rows * self._row_bytes
-            raise bad_file(
-                self.path, f"column '{self.name}': checksum mismatch between bytes {self._member:,} and {end:,}"
-            )
+            place = f"between bytes {self._member:,} and {self._data + self.num_rows * self._row_bytes:,}"
+            raise bad_file(self.path, f"column '{self.name}': checksum mismatch {place}")
 
     def value(self) -> np.ndarray:
         """The whole of an array without axes."""
@@ -136,15 +130,6 @@ def _members(path: Path, file: BinaryIO) -> list[zipfile.ZipInfo]:
             return archive.infolist()
     except (zipfile.BadZipFile, struct.error, UnicodeDecodeError, NotImplementedError):
         raise bad_file(path, f"is cut off: it has no table of contents before its end at byte {size:,}") from None
-
-
-def _first_byte(path: Path, file: BinaryIO, info: zipfile.ZipInfo) -> int:
-    """Where a member begins; the length of its own header may differ from what the table of contents says."""
-    file.seek(info.header_offset)
-    header = file.read(_LOCAL_HEADER)
-    if len(header) < _LOCAL_HEADER or header[:4] != b"PK\x03\x04":
-        raise bad_file(path, f"byte {info.header_offset:,}: no beginning of '{info.filename}' there")
-    return info.header_offset + _LOCAL_HEADER + sum(struct.unpack("<HH", header[26:30]))
 
 
 def fingerprint(columns: dict[str, Column]) -> str:

@@ -1,5 +1,4 @@
-"""The one pass over a dataset that proves every row and finds where episodes begin and end, in chunks of bounded
-size."""
+"""The one pass over a dataset, in chunks of bounded size: it proves every row and finds where episodes begin and end."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -27,29 +26,22 @@ class Episodes(NamedTuple):
 
 
 class Scan:
-    """One pass over the whole file: proves every row, and finds where episodes begin and end."""
-
     def __init__(self, path: Path, columns: dict[str, Column], layout: Layout, drop_bad_rows: bool):
-        self._path, self._columns, self._layout = path, columns, layout
-        self._drop = drop_bad_rows
+        self._path, self._columns, self._layout, self._drop = path, columns, layout, drop_bad_rows
         self._starts: list[np.ndarray] = []
         self._ends: list[np.ndarray] = []  # (n, 2): last row, terminated.
-        self._sums: list[
-            tuple[int, np.ndarray]
-        ] = []  # First episode of a chunk, then (2, n): rewards and log-probabilities.
+        # First episode of a chunk, then (2, n): rewards and log-probabilities.
+        self._sums: list[tuple[int, np.ndarray]] = []
         self._bad: list[np.ndarray] = []
-        self._first_complaint = ""
-        self._num_bad_rows, self._num_episodes = 0, 0
-        self._last_id, self._last_ended = None, True
-        self.is_stochastic = False
+        self._first_complaint, self._num_bad_rows, self._num_episodes = "", 0, 0
+        self._last_id, self._last_ended, self.is_stochastic = None, True, False
         names, first_row = step_columns(columns), 0
         for chunks in zip(*(self._columns[name].stream(CHUNK_ROWS) for name in names), strict=True):
             self._step_rows(first_row, dict(zip(names, chunks)))
             first_row += len(chunks[0])
         if not self._last_ended:
-            raise bad_file(
-                self._path, f"row {first_row - 1:,}: the last episode has no end", "set terminated or truncated there"
-            )
+            cure = "set terminated or truncated there"
+            raise bad_file(path, f"row {first_row - 1:,}: the last episode has no end", cure)
         self._episode_rows()
         self.episodes = self._kept()
         self.dropped = self._report_dropped()
@@ -65,9 +57,8 @@ class Scan:
         self._ends.append(np.stack([first_row + last, terminated[last]], -1))
         first = int(ordinal[0])
         summed = (rows["reward"], rows.get(BEHAVIOUR, np.zeros(len(ordinal))))
-        self._sums.append(
-            (first, np.stack([np.bincount(ordinal - first, values.astype(np.float64)) for values in summed]))
-        )
+        sums = np.stack([np.bincount(ordinal - first, values.astype(np.float64)) for values in summed])
+        self._sums.append((first, sums))
         self._num_episodes = int(ordinal[-1]) + 1
         if BEHAVIOUR in rows:
             self.is_stochastic |= bool((rows[BEHAVIOUR] < -MOST_LOG_PROB).any())
@@ -82,21 +73,14 @@ class Scan:
         if wrong.any():
             at = int(np.argmax(wrong))
             new, old = ids[at], before[at]
+            what = f"episode {new} goes on after its end, or its id is given twice"
+            cure = "give every episode its own id"
             if new < old:
-                what, cure = (
-                    f"episode {new} comes after episode {old}",
-                    "keep the rows of an episode together, with rising ids",
-                )
+                what = f"episode {new} comes after episode {old}"
+                cure = "keep the rows of an episode together, with rising ids"
             elif begins[at]:
-                what, cure = (
-                    f"episode {new} begins, but episode {old} has no end",
-                    "set terminated or truncated on its last row",
-                )
-            else:
-                what, cure = (
-                    f"episode {new} goes on after its end, or its id is given twice",
-                    "give every episode its own id",
-                )
+                what = f"episode {new} begins, but episode {old} has no end"
+                cure = "set terminated or truncated on its last row"
             raise bad_file(self._path, f"row {first_row + at:,}: {what}", cure)
         self._last_id, self._last_ended = ids[-1], bool(ended[-1])
         return begins
@@ -113,9 +97,8 @@ class Scan:
         found.append((outside, lambda at: f"action is {action[at]}, {self._layout.task} has 0 to {num_actions - 1}"))
         if BEHAVIOUR in rows:
             log_prob = rows[BEHAVIOUR]
-            found.append(
-                (log_prob > MOST_LOG_PROB, lambda at: f"{BEHAVIOUR} is {log_prob[at]:g}, a probability above 1")
-            )
+            above = log_prob > MOST_LOG_PROB
+            found.append((above, lambda at: f"{BEHAVIOUR} is {log_prob[at]:g}, a probability above 1"))
         is_bad = np.logical_or.reduce([mask for mask, _ in found])
         if is_bad.any() and not self._first_complaint:
             at = int(np.argmax(is_bad))
@@ -126,24 +109,18 @@ class Scan:
         if not is_bad.any():
             return
         if not self._drop:
-            raise bad_file(
-                self._path, self._first_complaint, "mend it, or leave out such episodes with --drop-bad-rows"
-            )
+            cure = "mend it, or leave out such episodes with --drop-bad-rows"
+            raise bad_file(self._path, self._first_complaint, cure)
         self._num_bad_rows += int(is_bad.sum())
         self._bad.append(np.unique(ordinal[is_bad]))
 
     def _episode_rows(self) -> None:
         """The columns that have a row per episode."""
-        for name in EPISODE_COLUMNS:
-            if name not in self._columns:
-                continue
-            column = self._columns[name]
+        for name in filter(self._columns.__contains__, EPISODE_COLUMNS):
+            column, first = self._columns[name], 0
             if column.num_rows != self._num_episodes:
-                raise bad_file(
-                    self._path,
-                    f"column '{name}' has {column.num_rows:,} rows, there are {self._num_episodes:,} episodes",
-                )
-            first = 0
+                counts = f"{column.num_rows:,} rows, there are {self._num_episodes:,} episodes"
+                raise bad_file(self._path, f"column '{name}' has {counts}")
             for chunk in column.stream(CHUNK_ROWS):
                 is_bad = ~np.isfinite(chunk).reshape(len(chunk), -1).all(-1)
                 if is_bad.any() and not self._first_complaint:
@@ -157,17 +134,14 @@ class Scan:
         totals = np.zeros((2, len(starts)))
         for first, sums in self._sums:
             totals[:, first : first + sums.shape[1]] += sums
-        terminated = ends[:, 1].astype(bool)
-        success = terminated
+        success = terminated = ends[:, 1].astype(bool)
         if SUCCESS in self._columns:
             success = np.concatenate(list(self._columns[SUCCESS].stream(CHUNK_ROWS))).astype(bool)
         number = np.setdiff1d(np.arange(len(starts)), np.concatenate([*self._bad, np.zeros(0, int)]))
         if not len(number):
             raise bad_file(self._path, f"every episode has a bad row; the first: {self._first_complaint}")
-        every = Episodes(
-            np.arange(len(starts)), starts, ends[:, 0] + 1 - starts, *totals.astype(np.float32), terminated, success
-        )
-        return Episodes(*(part[number] for part in every))
+        lengths, totals = ends[:, 0] + 1 - starts, totals.astype(np.float32)
+        return Episodes(number, *(part[number] for part in (starts, lengths, *totals, terminated, success)))
 
     def _report_dropped(self) -> dict[str, int]:
         if not self._num_bad_rows:

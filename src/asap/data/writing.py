@@ -31,12 +31,8 @@ class _Spool:
         self.num_rows += len(rows)
 
     def copy_to(self, member: io.BufferedIOBase) -> None:
-        header = {
-            "descr": npy.dtype_to_descr(self.dtype),
-            "fortran_order": False,
-            "shape": (self.num_rows, *self.row_shape),
-        }
-        npy.write_array_header_1_0(member, header)
+        shape, kind = (self.num_rows, *self.row_shape), npy.dtype_to_descr(self.dtype)
+        npy.write_array_header_1_0(member, {"descr": kind, "fortran_order": False, "shape": shape})
         self.file.seek(0)
         shutil.copyfileobj(self.file, member, COPY_BYTES)
 
@@ -77,6 +73,5 @@ class DatasetWriter:
         try:
             yield
         except OSError as error:
-            raise RunError(
-                "--out", f"cannot write: {error.strerror}", self.path, "free space, or choose another file"
-            ) from None
+            cure = "free space, or choose another file"
+            raise RunError("--out", f"cannot write: {error.strerror}", self.path, cure) from None

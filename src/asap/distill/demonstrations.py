@@ -11,10 +11,10 @@ from jaxtyping import Float, Int
 from asap.base.episodes import EpisodeId
 from asap.base.errors import UserError
 from asap.base.spec import ControlUnits
-from asap.envs.gymnasium.actions import Action, number_of
 from asap.envs.gymnasium.checked_env import CheckedEnv
 from asap.envs.gymnasium.errors import EnvError, explained
 from asap.envs.gymnasium.make import EnvSource
+from asap.envs.gymnasium.spaces import Action, number_of
 from asap.envs.gymnasium.task import HostedTask
 from asap.experience.protocol import OnProgress, ignore_progress
 from asap.policy.build import plan_of

@@ -1,5 +1,6 @@
 """Hand-written behaviours: who plays when data are collected. A controller sees what a policy sees, the observation."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,10 +10,10 @@ from jaxtyping import Array, Float
 from asap.base.errors import UserError
 from asap.base.spec import Task
 from asap.envs.catalog import CompiledTask
-from asap.envs.core import Env
 from asap.envs.rooms import Rooms, RoomsTask
-from asap.envs.soccer.controllers import shoot_within, shooting_distance
-from asap.envs.soccer.half_field import Striker
+from asap.envs.soccer.half_field import Striker, in_metres
+from asap.envs.soccer.striker import DRIBBLE, GOAL, MOVE, SHOOT
+from asap.envs.soccer.vectors import Scalar, Vector
 
 Probabilities = Callable[[Float[Array, "O *batch"]], Float[Array, "A *batch"]]
 
@@ -25,30 +26,14 @@ class Controller(NamedTuple):
     deterministic: bool  # Then importance weights exist for no other policy.
 
 
-class Family(NamedTuple):
-    """The controllers of one type of env: `parse` gives None for a text that is none of them."""
-
-    parse: Callable[[CompiledTask, str], Controller | None]
-    choices: tuple[str, ...]  # As they stand in error messages.
-
-
-_FAMILIES: dict[type[Env], Family] = {}
-
-
-def register_controllers(env: type[Env], family: Family) -> None:
-    """Makes a family's own controllers known to `find_controller`."""
-    _FAMILIES[env] = family
-
-
-_NO_FAMILY = Family(lambda *_: None, ())
-
-
-def _family(task: Task) -> Family:
-    return _FAMILIES.get(type(task.env), _NO_FAMILY) if isinstance(task, CompiledTask) else _NO_FAMILY
+_OWN = {  # Controllers of a family of tasks, as they stand in error messages.
+    Rooms: ("doors",),
+    Striker: ("dist:12 (any distance in m)", "always-dribble", "always-shoot"),
+}
 
 
 def controllers_of(task: Task) -> tuple[str, ...]:
-    return ("random", *_family(task).choices)
+    return ("random", *(_OWN.get(type(task.env), ()) if isinstance(task, CompiledTask) else ()))
 
 
 def find_controller(task: Task, text: str) -> Controller:
@@ -57,25 +42,14 @@ def find_controller(task: Task, text: str) -> Controller:
         cure = "choose a task with Discrete actions"
         raise UserError("task", "logged data have one action of several per step", task.actions, cure)
     if text == "random":
-        return uniformly_random(task)
-    found = _family(task).parse(task, text)
-    if found is None:
-        raise UserError(
-            "--controller",
-            f"unknown for {task.name}",
-            repr(text),
-            f"choose from {', '.join(controllers_of(task))}",
-        )
-    return found
-
-
-def uniformly_random(task: Task) -> Controller:
-    num_actions = task.spec.num_actions
-
-    def probabilities(x: Float[Array, "O *batch"]) -> Float[Array, "A *batch"]:
-        return jnp.full((num_actions, *x.shape[1:]), 1 / num_actions)
-
-    return Controller("random", probabilities, deterministic=False)
+        return Controller("random", _uniform(task.spec.num_actions), deterministic=False)
+    if isinstance(task, CompiledTask):
+        if isinstance(task.env, Rooms) and text == "doors":
+            return Controller("doors", through_the_doors(task.task), deterministic=True)
+        if isinstance(task.env, Striker) and (distance := shooting_distance(text)) is not None:
+            return Controller(text, shoot_within(distance), deterministic=True)
+    cure = f"choose from {', '.join(controllers_of(task))}"
+    raise UserError("--controller", f"unknown for {task.name}", repr(text), cure)
 
 
 def explored(controller: Controller, epsilon: float) -> Controller:
@@ -90,6 +64,13 @@ def explored(controller: Controller, epsilon: float) -> Controller:
         return (1 - epsilon) * own + epsilon / own.shape[0]
 
     return Controller(controller.name, probabilities, deterministic=False)
+
+
+def _uniform(num_actions: int) -> Probabilities:
+    def probabilities(x: Float[Array, "O *batch"]) -> Float[Array, "A *batch"]:
+        return jnp.full((num_actions, *x.shape[1:]), 1 / num_actions)
+
+    return probabilities
 
 
 UP, DOWN, RIGHT, LEFT = range(4)
@@ -115,14 +96,24 @@ def through_the_doors(task: RoomsTask) -> Probabilities:
     return probabilities
 
 
-def _parse_rooms(task: CompiledTask, text: str) -> Controller | None:
-    return Controller("doors", through_the_doors(task.task), deterministic=True) if text == "doors" else None
+def shooting_distance(text: str) -> float | None:
+    """The distance from the goal within which the striker of this name shoots; None if there is no such striker."""
+    always = {"always-dribble": 0.0, "always-shoot": math.inf}
+    kind, _, number = text.partition(":")
+    try:
+        distance = float(number) if kind == "dist" else math.nan
+    except ValueError:
+        return None
+    return always.get(text, distance if distance > 0 else None)
 
 
-def _parse_striker(task: CompiledTask, text: str) -> Controller | None:
-    distance = shooting_distance(text)
-    return None if distance is None else Controller(text, shoot_within(distance), deterministic=True)
+def shoot_within(distance: Scalar) -> Probabilities:
+    """Shoots where the ball is so near to the goal, and dribbles elsewhere."""
 
+    def probabilities(x: Float[Array, "O *batch"]) -> Float[Array, "A *batch"]:
+        ball = in_metres(Vector(x[2], x[3]))
+        shoots = (ball - GOAL).length < distance
+        by_action = {MOVE: jnp.zeros_like(shoots), DRIBBLE: ~shoots, SHOOT: shoots}
+        return jnp.stack([by_action[action] for action in sorted(by_action)]).astype(jnp.float32)
 
-register_controllers(Rooms, Family(_parse_rooms, ("doors",)))
-register_controllers(Striker, Family(_parse_striker, ("dist:12 (any distance in m)", "always-dribble", "always-shoot")))
+    return probabilities

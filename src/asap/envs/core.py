@@ -60,20 +60,15 @@ class CompiledTasks(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(
-        cls, env: Env, named: dict[str, TaskParameters], weights: tuple[float, ...] | None = None
-    ) -> "CompiledTasks":
-        weights = np.ones(len(named)) if weights is None else np.asarray(weights, float)
+    def of(cls, env: Env, named: dict[str, Any], weights: tuple[float, ...] | None = None) -> "CompiledTasks":
+        """With equal weights, if none are given."""
+        shares = np.asarray(weights or np.ones(len(named)), float)
         stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *named.values())
-        return cls(env, stacked, jnp.asarray(weights / weights.sum(), jnp.float32), tuple(named))
+        return cls(env, stacked, jnp.asarray(shares / shares.sum(), jnp.float32), tuple(named))
 
     @property
     def size(self) -> int:
         return len(self.names)
-
-    @property
-    def descriptor_size(self) -> int:
-        return jax.eval_shape(lambda: self.env.descriptor(self[0])).shape[0]
 
     def __getitem__(self, index: Int[Array, ""] | int) -> TaskParameters:
         # A single task is sliced statically: a gather in the rollout would cost a fifth of its speed.
@@ -88,9 +83,8 @@ class CompiledTasks(eqx.Module):
     def only(self, name: str) -> "CompiledTasks":
         """The set that has just this task."""
         index = self.names.index(name)
-        return CompiledTasks(
-            self.env, jax.tree.map(lambda leaf: leaf[index : index + 1], self.tasks), jnp.ones(1), (name,)
-        )
+        task = jax.tree.map(lambda leaf: leaf[index : index + 1], self.tasks)
+        return CompiledTasks(self.env, task, jnp.ones(1), (name,))
 
 
 class Episode(NamedTuple):
@@ -103,8 +97,7 @@ class Episode(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What `advance` tells about the step it made; final state and observation are the true ones, not those of the
-    reset."""
+    """Of one step of `advance`; final state and observation are the true ones, not those of the reset."""
 
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
@@ -123,24 +116,23 @@ def begin(tasks: CompiledTasks, reset_key: Key, task_key: Key) -> Episode:
 
 
 def advance(
-    tasks: CompiledTasks, noise: Any, reset_key: Key, task_key: Key, episode: Episode, action: Int[Array, ""]
+    tasks: CompiledTasks,
+    noise: Any,
+    reset_key: Key,
+    task_key: Key,
+    episode: Episode,
+    action: Int[Array, ""],
+    horizon: int | None = None,
 ) -> tuple[Episode, Outcome]:
-    """One step with time limit and auto-reset: an ended episode is replaced by a new one in the same step."""
+    """One step with time limit and auto-reset: an ended episode is replaced by a new one in the same step. `horizon`:
+    another limit than the spec's."""
     task = tasks[episode.task]
     step = tasks.env.transition(noise, episode.state, action, task)
     elapsed, total = episode.elapsed + 1, episode.total + step.reward
-    truncated = (elapsed >= tasks.env.spec.horizon) & ~step.terminated
-    outcome = Outcome(
-        reward=step.reward,
-        terminated=step.terminated,
-        truncated=truncated,
-        success=step.success,
-        next_state=step.state,
-        next_observation=tasks.env.observe(step.state, task),
-        total=total,
-        elapsed=elapsed,
-        task=episode.task,
-    )
+    truncated = (elapsed >= (tasks.env.spec.horizon if horizon is None else horizon)) & ~step.terminated
+    ends = step.terminated, truncated, step.success
+    observation = tasks.env.observe(step.state, task)
+    outcome = Outcome(step.reward, *ends, step.state, observation, total, elapsed, episode.task)
     going_on = Episode(step.state, episode.task, elapsed, total)
     fresh = begin(tasks, reset_key, task_key)
     ended = step.terminated | truncated

@@ -46,46 +46,34 @@ def optimal_return(task: RoomsTask, cells: int = 100) -> float:
     """Mean undiscounted return of the optimal policy over the start box."""
     values = optimal_values(task, cells).values
     fractions = (np.arange(200) + 0.5) / 200
-    columns, rows = (
-        _cell_of(low + fractions * (high - low), count)
-        for low, high, count in zip(task.start_low, task.start_high, values.shape)
-    )
-    return float(values[np.ix_(columns, rows)].mean())
+    box = zip(task.start_low, task.start_high, values.shape)
+    cells_of_axes = (_cell_of(low + fractions * (high - low), count) for low, high, count in box)
+    return float(values[np.ix_(*cells_of_axes)].mean())
 
 
 def optimal_values(task: RoomsTask, cells: int = 100) -> Optimum:
     """Value iteration to convergence, on `cells` by `cells` cells; below 50 they are too coarse for the noise."""
-    shape = _grid_shape(task, cells)
+    rooms = len(task.walls) + 1
+    # The columns are a multiple of the rooms, so that a wall between equal rooms is also a border between cells.
+    shape = rooms * math.ceil(cells / rooms), cells
     moves = _moves(task, shape)
     values = np.zeros(math.prod(shape))
     for _ in range(MAX_SWEEPS):
-        action_values = _action_values(moves, values)
+        at_landing = np.append(values, 0.0)
+        # Action by action: one gather for all four leaves the cache and takes up to twice as long.
+        gains = [at_landing[landings] @ weights for landings, weights in zip(moves.landings, moves.weights)]
+        action_values = moves.rewards + np.stack(gains)
         values, before = action_values.max(0), values
         if np.abs(values - before).max() < TOLERANCE:
             return Optimum(values.reshape(shape), action_values.argmax(0).reshape(shape))
     raise UserError("task", f"value iteration did not settle in {MAX_SWEEPS} sweeps", cure="open a way to the goal")
 
 
-def _grid_shape(task: RoomsTask, cells: int) -> tuple[int, int]:
-    """The columns are a multiple of the rooms, so that a wall between equal rooms is also a border between cells."""
-    rooms = len(task.walls) + 1
-    return rooms * math.ceil(cells / rooms), cells
-
-
-def _action_values(moves: Moves, values: Float[np.ndarray, "C"]) -> Float[np.ndarray, "A C"]:
-    at_landing = np.append(values, 0.0)
-    # Action by action: one gather for all four leaves the cache and takes up to twice as long.
-    return moves.rewards + np.stack(
-        [at_landing[landings] @ weights for landings, weights in zip(moves.landings, moves.weights)]
-    )
-
-
 def _moves(task: RoomsTask, shape: tuple[int, int]) -> Moves:
     """Plays every action from every cell with every noise."""
     columns, rows = (grid.ravel() for grid in np.indices(shape))
     start = Position((columns + 0.5) / shape[0], (rows + 0.5) / shape[1])
-    env = Rooms()
-    play = jax.vmap(env.transition, (0, None, None, None))  # Over noises, ...
+    play = jax.vmap(Rooms().transition, (0, None, None, None))  # Over noises, ...
     play = jax.jit(jax.vmap(play, (None, 0, None, None)))  # ... and over cells.
     landings, weights, rewards = [], [], []
     for action, (move_x, move_y) in enumerate(_MOVES):
@@ -106,8 +94,7 @@ def _noises(move: float, count: int) -> tuple[Float[np.ndarray, "N"], Float[np.n
     reach = math.ceil(TAIL * NOISE * count)
     noise = (round(move * count) + np.arange(-reach, reach + 1)) / count - move
     edges = np.append(noise - 0.5 / count, noise[-1] + 0.5 / count)
-    below = np.array([0.5 * (1 + math.erf(edge / NOISE / math.sqrt(2))) for edge in edges])
-    mass = np.diff(below)
+    mass = np.diff([0.5 * (1 + math.erf(edge / NOISE / math.sqrt(2))) for edge in edges])
     return noise, mass / mass.sum()
 
 

@@ -16,9 +16,8 @@ from asap.base.spec import Task, TaskSet
 from asap.config.schema import Config, EnvConfig
 from asap.config.settings import shown
 from asap.envs import catalog
-from asap.envs.gymnasium import task as hosted
 from asap.envs.gymnasium.make import EnvSource, place_of
-from asap.envs.gymnasium.task import HostedTask, describe, require_fit
+from asap.envs.gymnasium.task import HostedTask, describe, require_fit, restore
 from asap.envs.resolve import is_ours, limits_of, options_of, resolve
 
 Notice = Callable[[str], None]
@@ -53,7 +52,7 @@ def names_in(config: Config, records: Sequence[Record | None]) -> dict[str, Any]
     }
 
 
-def told_tasks(config: Config, tasks: TaskSet) -> dict[str, Any]:
+def task_records(config: Config, tasks: TaskSet) -> dict[str, Any]:
     """What a run or a saved model keeps of its tasks, under the user's tag; none where the names are a stranger's."""
     records = [task.record() for task in tasks.tasks]
     is_stranger = any(isinstance(task, HostedTask) and task.source.named_by for task in tasks.tasks)
@@ -61,18 +60,19 @@ def told_tasks(config: Config, tasks: TaskSet) -> dict[str, Any]:
 
 
 def tasks_in_file(
-    path: str | os.PathLike, config: Config, told: dict[str, Any], said: SaidEnv, notice: Notice
+    path: str | os.PathLike, config: Config, saved: dict[str, Any], said: SaidEnv, notice: Notice
 ) -> tuple[Config, tuple[Task, ...], bool]:
-    """The settings of a file with its tasks, and whether the user made it. `told` is what `told_tasks` has written."""
-    records = records_in(told, config)
-    is_own = is_own_file(told, config)
-    file = FileNames(os.fspath(path), config.run.tasks, config.env, records, is_own)
+    """The settings of a file with its tasks, and whether the user made it. `saved` is what `task_records` gave."""
+    records, is_own = _records_in(saved, config), is_own_file(saved, config)
     if said.env is not None:
-        task = file.replaced(said.env, said.options, notice)
+        task = _replaced(said, config, records, notice)
         config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=(task.name,)))
         return _with_options(config, said.options), (task,), is_own
-    tasks = file.tasks(notice)
-    if is_own or config.env.options is None:
+    pairs = zip(config.run.tasks, records or (None,) * len(config.run.tasks), strict=True)
+    if is_own:
+        return config, tuple(resolve(name, config.env) if r is None else restore(r) for name, r in pairs), is_own
+    tasks = tuple(_of_stranger(os.fspath(path), name, record, config.env, notice) for name, record in pairs)
+    if config.env.options is None:
         return config, tasks, is_own
     used = tasks[0].source.options if isinstance(tasks[0], HostedTask) and not tasks[0].source.named_by else None
     return _with_options(config, used), tasks, is_own
@@ -83,14 +83,14 @@ def _with_options(config: Config, options: dict[str, Any] | None) -> Config:
     return dataclasses.replace(config, env=dataclasses.replace(config.env, options=text))
 
 
-def is_own_file(told: dict[str, Any], config: Config) -> bool:
-    tag = told.get("tag")
-    return tag is not None and trust.is_own(names_in(config, records_in(told, config)), tag)
+def is_own_file(saved: dict[str, Any], config: Config) -> bool:
+    tag = saved.get("tag")
+    return tag is not None and trust.is_own(names_in(config, _records_in(saved, config)), tag)
 
 
-def records_in(told: dict[str, Any], config: Config) -> tuple[Record | None, ...]:
+def _records_in(saved: dict[str, Any], config: Config) -> tuple[Record | None, ...]:
     """One per task, None for ours; nothing at all in files of earlier releases."""
-    records, count = told.get("tasks"), len(config.run.tasks)
+    records, count = saved.get("tasks"), len(config.run.tasks)
     if records is None:
         return ()
     if not isinstance(records, list) or len(records) != count or not all(isinstance(r, dict | None) for r in records):
@@ -98,50 +98,29 @@ def records_in(told: dict[str, Any], config: Config) -> tuple[Record | None, ...
     return tuple(records)
 
 
-class FileNames(NamedTuple):
-    """What a file says about its tasks: their names, and records of those that only an environment can tell about."""
+def _of_stranger(path: str, name: str, record: Record | None, env: EnvConfig, notice: Notice) -> Task:
+    """Without making any environment that the user has not named, or recorded."""
+    if record is None and is_ours(name):
+        return resolve(name, env)
+    recorded = None if record is None else restore(record)
+    named = EnvSource(name, options_of(env)) if recorded is None else recorded.source
+    source = named.by_stranger(path)
+    unused = {key: value for key, value in named.options.items() if key not in source.options}
+    if unused and not source.named_by:
+        notice(f"env.options: not used, because {path} may be a stranger's: {shown(unused)}")
+    return describe(source, limits_of(env)) if recorded is None else dataclasses.replace(recorded, source=source)
 
-    path: str
-    names: tuple[str, ...]
-    env: EnvConfig
-    records: tuple[Record | None, ...] = ()
-    is_own: bool = False  # The user made the file.
 
-    def tasks(self, notice: Notice) -> tuple[Task, ...]:
-        """Without making any environment that the user has not named, or recorded."""
-        records = self.records or (None,) * len(self.names)
-        return tuple(self._task(name, record, notice) for name, record in zip(self.names, records, strict=True))
-
-    def _task(self, name: str, record: Record | None, notice: Notice) -> Task:
-        if record is None and (self.is_own or is_ours(name)):
-            return resolve(name, self.env)
-        if record is None:
-            source = EnvSource(name, options_of(self.env)).by_stranger(self.path)
-            self._tell_unused(source, options_of(self.env), notice)
-            return describe(source, limits_of(self.env))
-        task = hosted.restore(record)
-        if self.is_own:
-            return task
-        source = task.source.by_stranger(self.path)
-        self._tell_unused(source, task.source.options, notice)
-        return dataclasses.replace(task, source=source)
-
-    def _tell_unused(self, source: EnvSource, options: dict[str, Any], notice: Notice) -> None:
-        unused = {key: value for key, value in options.items() if key not in source.options}
-        if unused and not source.named_by:
-            notice(f"env.options: not used, because {self.path} may be a stranger's: {shown(unused)}")
-
-    def replaced(self, env: Any, options: Record | None, notice: Notice) -> HostedTask:
-        """The environment that the user names in this call, in place of the recorded one, whose options are told."""
-        records = [record for record in self.records if record is not None]
-        if self.names and self.names[0] in catalog.NAMES and not records:
-            raise UserError("env", "the model was made for built-in tasks", repr(env)[:80], "leave it out")
-        recorded = hosted.restore(records[0]) if records else None
-        unused = options_of(self.env) if recorded is None else recorded.source.options
-        if unused and options is None:
-            notice(f"env.options: not used, because env is given: {shown(unused)}; give them too if they are wanted")
-        limits = limits_of(self.env) if recorded is None else recorded.limits
-        given = describe(EnvSource.of(env, options), limits)
-        if recorded is not None:
-            require_fit(given, recorded, notice)
-        return given
+def _replaced(said: SaidEnv, config: Config, records: tuple[Record | None, ...], notice: Notice) -> HostedTask:
+    """The environment that the user names in this call, in place of the recorded one, whose options are shown."""
+    recorded = next((restore(record) for record in records if record is not None), None)
+    if recorded is None and config.run.tasks and config.run.tasks[0] in catalog.NAMES:
+        raise UserError("env", "the model was made for built-in tasks", repr(said.env)[:80], "leave it out")
+    unused = options_of(config.env) if recorded is None else recorded.source.options
+    if unused and said.options is None:
+        notice(f"env.options: not used, because env is given: {shown(unused)}; give them too if they are wanted")
+    limits = limits_of(config.env) if recorded is None else recorded.limits
+    given = describe(EnvSource.of(said.env, said.options), limits)
+    if recorded is not None:
+        require_fit(given, recorded, notice)
+    return given

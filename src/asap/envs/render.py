@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Array, Int, UInt8
 
 from asap.base.types import State, TaskParameters
 from asap.envs.catalog import CompiledTask
@@ -23,17 +23,18 @@ WALL_WIDTH = 0.012  # Walls have no width in the task; these are for the eye.
 AGENT_RADIUS = 0.02
 
 
-def draw_rooms(
-    task: RoomsTask, position: Float[np.ndarray, "2"] | tuple[float, float], size: int = 400
-) -> UInt8[np.ndarray, "size size 3"]:
+def draw_rooms(task: RoomsTask, position: Position, size: int = 400) -> UInt8[np.ndarray, "size size 3"]:
     """The map with the agent on it. The y axis points up: the first row of pixels is the top of the square."""
     centres = (np.arange(size) + 0.5) / size
     x, y = centres[None, :], centres[::-1, None]
     picture = np.full((size, size, 3), FLOOR, np.uint8)
     picture[_box(x, y, task.start_low, task.start_high)] = START
     picture[_box(x, y, task.goal - task.goal_half_width, task.goal + task.goal_half_width)] = GOAL
-    picture[_walls(x, y, task)] = WALL
-    picture[_disc(x, y, position, AGENT_RADIUS)] = AGENT
+    half = WALL_WIDTH / 2
+    picture[(np.minimum(x, 1 - x) <= half) | (np.minimum(y, 1 - y) <= half)] = WALL
+    for wall, door_low, door_high in zip(task.walls, task.door_low, task.door_high):
+        picture[(np.abs(x - wall) <= half) & ((y < door_low) | (y > door_high))] = WALL
+    picture[_disc(x, y, (float(position.x), float(position.y)), AGENT_RADIUS)] = AGENT
     return picture
 
 
@@ -45,19 +46,9 @@ def _disc(x: np.ndarray, y: np.ndarray, centre: tuple[float, float], radius: flo
     return (x - centre[0]) ** 2 + (y - centre[1]) ** 2 <= radius**2
 
 
-def _walls(x: np.ndarray, y: np.ndarray, task: RoomsTask) -> np.ndarray:
-    """The frame around the square, and the walls without their doors."""
-    half = WALL_WIDTH / 2
-    solid = (np.minimum(x, 1 - x) <= half) | (np.minimum(y, 1 - y) <= half)
-    for wall, door_low, door_high in zip(task.walls, task.door_low, task.door_high):
-        solid |= (np.abs(x - wall) <= half) & ((y < door_low) | (y > door_high))
-    return solid
-
-
 # ---- The half pitch -------------------------------------------------------------------------------------------------
 
-# Corners (x, y) of what is marked out with lines, in metres: pitch, penalty area and goal area. The goal is behind
-# them.
+# Corners (x, y) of what is marked out with lines, in m: pitch, penalty area and goal area. The goal is behind them.
 END = c.PITCH_HALF_LENGTH
 MARKINGS = tuple(
     ((x, -y), (END, y)) for x, y in ((0.0, c.PITCH_HALF_WIDTH), (c.AREA_X, c.AREA_HALF_WIDTH), (END - 5.5, 9.16))
@@ -76,13 +67,15 @@ PLAYER_RADIUS, BALL_RADIUS, BALL_EDGE_WIDTH = 1.0, 0.5, 0.22  # Larger than they
 
 
 def draw_pitch(match: Match) -> UInt8[np.ndarray, "height width 3"]:
-    """The half pitch with the players and the ball. The y axis points down: the first row of pixels has the smallest
-    y."""
+    """The half pitch with players and ball. The y axis points down: the first row of pixels has the smallest y."""
     x = _centres(-MARGIN_X, END + MARGIN_X)[None, :]
     y = _centres(-c.PITCH_HALF_WIDTH - MARGIN_Y, c.PITCH_HALF_WIDTH + MARGIN_Y)[:, None]
     picture = np.full((y.size, x.size, 3), AROUND, np.uint8)
     picture[_box(x, y, *MARKINGS[0])] = GRASS
-    picture[_lines(x, y)] = LINE
+    picture[(np.abs(np.hypot(x, y) - CENTRE_CIRCLE) <= LINE_WIDTH / 2) & (x >= 0)] = LINE
+    for low, high in MARKINGS:  # Lines are just inside of what they mark out, as on a real pitch.
+        inner = np.add(low, LINE_WIDTH), np.subtract(high, LINE_WIDTH)
+        picture[_box(x, y, low, high) & ~_box(x, y, *inner)] = LINE
     picture[_box(x, y, *GOAL_BOX)] = NET
     ball, *players = (tuple(map(float, each.position)) for each in (match.world.ball, *match.world.players))
     for place, colour in reversed(list(zip(players, player_colours(len(players))))):  # The striker on top.
@@ -99,15 +92,6 @@ def player_colours(count: int) -> list[tuple[int, int, int]]:
 
 def _centres(low: float, high: float) -> np.ndarray:
     return low + (np.arange(round((high - low) * PIXELS_PER_METRE)) + 0.5) / PIXELS_PER_METRE
-
-
-def _lines(x: np.ndarray, y: np.ndarray) -> Bool[np.ndarray, "height width"]:
-    """Just inside of what they mark out, as on a real pitch."""
-    lines = (np.abs(np.hypot(x, y) - CENTRE_CIRCLE) <= LINE_WIDTH / 2) & (x >= 0)
-    for low, high in MARKINGS:
-        inner = np.add(low, LINE_WIDTH), np.subtract(high, LINE_WIDTH)
-        lines |= _box(x, y, low, high) & ~_box(x, y, *inner)
-    return lines
 
 
 class View(NamedTuple):
@@ -128,15 +112,12 @@ def _position(start: Any) -> Position:
         x, y = map(float, start)
     except (TypeError, ValueError, OverflowError):
         x = y = float("nan")
-    # Written so that NaN fails.
-    if not all(
-        low <= c <= high for c, low, high in zip((x, y), Rooms.spec.observation_low, Rooms.spec.observation_high)
-    ):
+    if not (0 <= x <= 1 and 0 <= y <= 1):  # Written so that NaN fails.
         raise ValueError(f"options: 'start' is not a point of the unit square (got {start!r}); give (x, y)")
     return Position(np.float32(x), np.float32(y))
 
 
 _VIEWS: dict[type[Env], View] = {
-    Rooms: View(lambda task, state: draw_rooms(task, (float(state.x), float(state.y))), start=_position),
+    Rooms: View(draw_rooms, start=_position),
     Striker: View(lambda _, match: draw_pitch(match), lambda match: match.status, STATUS_NAMES),
 }

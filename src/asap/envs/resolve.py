@@ -2,10 +2,9 @@
 
 import functools
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
-
-import numpy as np
 
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
@@ -39,18 +38,14 @@ def _described(name: str, env: EnvConfig) -> HostedTask:
 
 def live_task(origin: Any, settings: Values) -> HostedTask | None:
     """An environment of this process, or a function that makes one, held to what the settings say; None for a name."""
-    if isinstance(origin, str):
-        return None
-    env = override(Config(), settings).env
-    return describe(EnvSource.of(origin, options_of(env)), limits_of(env))
+    return None if isinstance(origin, str) else hosted_task(origin, settings)
 
 
 def hosted_task(origin: Any, settings: Values) -> HostedTask:
     """As an environment of Gymnasium, whatever it is: our own tasks are registered there."""
-    live = live_task(origin, settings)
-    if live is not None:
-        return live
     env = override(Config(), settings).env
+    if not isinstance(origin, str):
+        return describe(EnvSource.of(origin, options_of(env)), limits_of(env))
     task = resolve(origin, env)
     return task if isinstance(task, HostedTask) else _described(task.gymnasium_id, env)
 
@@ -92,22 +87,18 @@ def parse_tasks(texts: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     for text in texts:
         name, colon, weight = text.partition(":")
         if name not in catalog.NAMES:
-            _refuse_weight(text)
+            start, _, last = text.rpartition(":")  # The end of `CartPole-v1:2` is neither a module's nor an id's.
+            if start and last.replace(".", "").isdecimal():
+                what = "a Gymnasium environment is trained alone and has no weight"
+                raise UserError("task", what, text, f"write {start}")
             name, colon = text, ""
         try:
             weights.append(float(weight) if colon else 1.0)
         except ValueError:
             raise UserError("task", "a weight must be a number", text, f"write {name}:0.5") from None
-        if not (np.isfinite(weights[-1]) and weights[-1] > 0):
+        if not 0 < weights[-1] < math.inf:
             raise UserError("task", "a weight must be finite and > 0", text, f"write {name}:0.5")
         if name in names:
             raise UserError("task", "is given twice", name, "name each task once")
         names.append(name)
     return tuple(names), tuple(weights)
-
-
-def _refuse_weight(text: str) -> None:
-    """The last part of `CartPole-v1:2` is neither a module's nor an id's."""
-    name, _, last = text.rpartition(":")
-    if name and last.replace(".", "").isdecimal():
-        raise UserError("task", "a Gymnasium environment is trained alone and has no weight", text, f"write {name}")

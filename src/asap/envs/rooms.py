@@ -64,39 +64,24 @@ class RoomsTask(NamedTuple):
 def read_map(drawing: str) -> RoomsTask:
     """The task that a drawing shows."""
     rows = [line.strip() for line in drawing.strip().splitlines()]
-    columns = ["".join(column) for column in zip(*rows)]
-    dividers = [c for c, column in enumerate(columns) if "#" in column]
-    height, room_width = len(rows), dividers[0]
-    walls = [(w + 1) / (len(dividers) + 1) for w in range(len(dividers))]
-    doors = [_rows_of(columns[c], ":", height) for c in dividers]
+    columns, height = ["".join(column) for column in zip(*rows)], len(rows)
+    floor = [column for column in columns if "#" not in column]
+    dividers = [column for column in columns if "#" in column]
+
+    def edges(column: str, letter: str) -> tuple[float, float]:
+        """Lower and upper edge of the run of `letter`; the first line of a drawing is the top."""
+        return (height - 1 - column.rindex(letter)) / height, (height - column.index(letter)) / height
 
     def box(letter: str) -> tuple[np.ndarray, np.ndarray]:
-        cells = [
-            (c - sum(d < c for d in dividers), *_rows_of(columns[c], letter, height))
-            for c in range(len(columns))
-            if letter in columns[c]
-        ]
-        width = 1 / (room_width * (len(dividers) + 1))
-        low = (cells[0][0] * width, cells[0][1])
-        high = ((cells[-1][0] + 1) * width, cells[0][2])
-        return np.float32(low), np.float32(high)
+        places, width = [c for c, column in enumerate(floor) if letter in column], 1 / len(floor)
+        bottom, top = edges(floor[places[0]], letter)
+        return np.float32([places[0] * width, bottom]), np.float32([(places[-1] + 1) * width, top])
 
     goal_low, goal_high = box("G")
-    start_low, start_high = box("S")
-    return RoomsTask(
-        walls=np.float32(walls),
-        door_low=np.float32([low for low, _ in doors]),
-        door_high=np.float32([high for _, high in doors]),
-        goal=(goal_low + goal_high) / 2,
-        goal_half_width=(goal_high - goal_low)[1] / 2,
-        start_low=start_low,
-        start_high=start_high,
-    )
-
-
-def _rows_of(column: str, letter: str, height: int) -> tuple[float, float]:
-    """Lower and upper edge of the run of `letter`; the first line of a drawing is the top."""
-    return (height - 1 - column.rindex(letter)) / height, (height - column.index(letter)) / height
+    walls = np.float32([(w + 1) / (len(dividers) + 1) for w in range(len(dividers))])
+    door_low, door_high = np.array([edges(column, ":") for column in dividers], np.float32).T
+    goal, goal_half_width = (goal_low + goal_high) / 2, (goal_high - goal_low)[1] / 2
+    return RoomsTask(walls, door_low, door_high, goal, goal_half_width, *box("S"))
 
 
 class Position(NamedTuple):

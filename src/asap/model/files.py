@@ -14,7 +14,7 @@ from asap.base.spec import TaskSet
 from asap.compose import read_run, saved_settings, without_source
 from asap.config.schema import Config
 from asap.config.toml import to_toml
-from asap.envs.recorded import SaidEnv, told_tasks
+from asap.envs.recorded import SaidEnv, task_records
 from asap.learn.state import restored_outcome
 from asap.model.training import blank_start
 from asap.model.verdict import Verdict
@@ -74,7 +74,7 @@ def write_saved(path: Path, saved: Saved) -> None:
         raise UserError("model", "no such directory", path.parent, "create it first")
     meta: dict[str, Any] = {"kind": _KIND, "config": to_toml(saved.config), "steps": saved.counted[1]}
     meta |= {"seed": saved.seed, "whole": saved.whole, "drawn": saved.drawn}
-    meta |= told_tasks(saved.config, saved.tasks)
+    meta |= task_records(saved.config, saved.tasks)
     if isinstance(saved.verdict, Verdict):
         meta["verdict"] = saved.verdict.as_dict()
     if not saved.is_own and (saved.config.offline.data or saved.config.run.source):

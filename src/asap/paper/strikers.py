@@ -10,7 +10,7 @@ from asap.base.arrays import compiled
 from asap.base.keys import fold, root
 from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
-from asap.envs.soccer.controllers import shoot_within, shooting_distance
+from asap.envs.controllers import shoot_within, shooting_distance
 from asap.envs.soccer.striker import SHOOT
 from asap.experience.episode_logs import play_logged
 from asap.model.training import blank_start

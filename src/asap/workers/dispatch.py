@@ -8,20 +8,19 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError
-from asap.workers.backend import Died, Done, Event, Started, Stopped, WorkerProgress, Workers
+from asap.workers.messages import Ready, Refused
 from asap.workers.play import nobody_watches
-from asap.workers.work import MAKING, Failed, Finished, Work, digest
+from asap.workers.work import MAKING, Died, Event, Failed, Finished, Work, WorkerProgress, Workers
 
 LONGEST_START = 60.0  # Seconds for making an environment, or the step timeout if that is longer.
 LONGEST_WITHOUT_WORKERS = 60.0
 _TICK = 1.0
 _GRACE = 2.0  # A look that comes so much too late says that we were asleep ourselves.
-
-
 # A worker that is killed from outside is no fault of the episode it was playing, so such deaths may be many; yet there
 # must be an end to an environment that kills its worker at another step each time.
 KILLS_PER_RETRY = 10
@@ -31,9 +30,8 @@ class Assignments:
     """Results are kept by the place of their works, so that nothing depends on who was first."""
 
     def __init__(self, works: Sequence[Work], retries: int):
-        self._works, self._retries = works, retries
+        self._works, self._retries, self._waiting = works, retries, list(range(len(works)))
         self._place = {work.number: place for place, work in enumerate(works)}
-        self._waiting = list(range(len(works)))
         self._finished: dict[int, Finished] = {}
         self._all_before = 0  # Up to this place, all are finished.
         self.num_played = 0  # Episodes that have come back.
@@ -62,65 +60,46 @@ class Assignments:
         return self._works[heapq.heappop(self._waiting)]
 
     def finish(self, finished: Finished) -> None:
-        """The first result of a work is kept; another one must be the same. What belongs to an earlier batch is let
-        go."""
+        """The first result of a work is kept; another one must be the same. What is of an earlier batch is let go."""
         place = self._place.get(finished.number)
         if place is None:
             return
         if place in self._finished:
-            _compare(self._finished[place], finished)
+            self._finished[place].require_same(finished)
             return
-        if (
-            finished.failed is None
-            and tuple(played.episode for played in finished.played) != self._works[place].episodes
-        ):
+        episodes = tuple(played.episode for played in finished.played)
+        if finished.failed is None and episodes != self._works[place].episodes:
             raise RunError("workers", f"a worker played other episodes than those of work {finished.number}")
         self._finished[place] = finished
         self.num_played += len(finished.played)
         if finished.failed is not None:
             self._wanted = min(self._wanted, place + 1)
 
-    def count_silence(self, work: Work, progress: WorkerProgress, seconds: float) -> int:
-        """How often workers were silent in this episode. The work waits again, or fails if that was once too often."""
-        episode = _episode(work, progress)
-        self._silences[episode] += 1
-        count = self._silences[episode]
-        self._again(work, progress, count > self._retries, f"silent for {seconds:g} s, {count} times")
-        return count
+    def count_loss(self, work: Work, progress: WorkerProgress, what: str, is_silent: bool) -> str:
+        """A worker died or was silent in its work, which waits again, or fails if that was once too often: in words.
 
-    def count_death(self, work: Work, progress: WorkerProgress, reason: str) -> bool:
-        """Whether the work waits again. An environment that kills its worker does so at the same step each time."""
-        episode = _episode(work, progress)
-        self._deaths[episode, progress.step] += 1
-        here = self._deaths[episode, progress.step]
-        count = sum(count for (other, _), count in self._deaths.items() if other == episode)
-        is_enough = here > self._retries or count > self._retries * KILLS_PER_RETRY
-        self._again(work, progress, is_enough, f"the worker died ({reason}), {count} times")
-        return not is_enough
-
-    def _again(self, work: Work, progress: WorkerProgress, is_enough: bool, what: str) -> None:
-        place = self._place.get(work.number)
-        if place is None or place in self._finished:
-            return
-        if is_enough:
-            field = {MAKING: "env", 0: "env.reset"}.get(progress.step, "env.step")
-            what = f"{what} while it was made" if progress.step == MAKING else what
-            failed = Failed(_episode(work, progress), field, what, "", max(progress.step, 0), [], "")
-            self.finish(Finished(work.number, (), failed))
+        An environment that kills its worker does so at the same step each time.
+        """
+        episode = work.episodes[progress.index]
+        if is_silent:
+            self._silences[episode] += 1
+            count = self._silences[episode]
+            is_enough, again = count > self._retries, f"restarted ({count}/{self._retries})"
         else:
-            heapq.heappush(self._waiting, place)
-
-
-def _episode(work: Work, progress: WorkerProgress) -> EpisodeId:
-    return work.episodes[progress.index]
-
-
-def _compare(first: Finished, second: Finished) -> None:
-    for one, other in zip(first.played, second.played):
-        if digest(one) != digest(other):
-            what = f"episode {one.episode.number} gave two different digests for the same seed"
-            cure = "its results depend on more than the seed: look for what an episode leaves behind"
-            raise RunError("env", what, one.episode.reset_seed, cure)
+            self._deaths[episode, progress.step] += 1
+            count = sum(count for (other, _), count in self._deaths.items() if other == episode)
+            is_enough = count > self._retries * KILLS_PER_RETRY or self._deaths[episode, progress.step] > self._retries
+            what, again = f"the worker {what}", "restarted, episode re-run"
+        place = self._place.get(work.number)
+        if place is not None and place not in self._finished:
+            if is_enough:
+                field = {MAKING: "env", 0: "env.reset"}.get(progress.step, "env.step")
+                what = f"{what}, {count} times{' while it was made' * (progress.step == MAKING)}"
+                failed = Failed(episode, field, what, "", max(progress.step, 0), [], "")
+                self.finish(Finished(work.number, (), failed))
+            else:
+                heapq.heappush(self._waiting, place)
+        return "given up" if is_enough else again
 
 
 class Dispatcher:
@@ -152,12 +131,15 @@ class Dispatcher:
         self._seats = [_Seat(self._looked) for _ in range(workers.num_workers)]
 
     def play(self, works: Sequence[Work], on_progress: Callable[[int], None] = nobody_watches) -> list[Finished]:
-        """In the order of the works. Of several failures, the error is that of the first in this order. `on_progress` hears
-        how many episodes have come back."""
+        """In the order of the works. Of several failures, the error is that of the first in this order. `on_progress`
+        hears how many episodes have come back."""
         batch = Assignments(works, self._retries)
         while not batch.is_complete:
             self._check()
-            self._hand_out(batch)
+            for worker, seat in enumerate(self._seats):
+                if seat.is_free and (work := batch.next()) is not None:
+                    self._workers.submit(worker, work)
+                    seat.work, seat.since = work, time.monotonic()
             for event in self._workers.poll(self._tick):
                 self._take(event, batch)
             on_progress(batch.num_played)
@@ -169,42 +151,20 @@ class Dispatcher:
     def close(self) -> None:
         self._workers.close()
 
-    def _hand_out(self, batch: Assignments) -> None:
-        for worker, seat in enumerate(self._seats):
-            if seat.is_free:
-                work = batch.next()
-                if work is None:
-                    return
-                self._workers.submit(worker, work)
-                seat.work, seat.since = work, time.monotonic()
-
     def _take(self, event: Event, batch: Assignments) -> None:
         seat = self._seats[event.worker]
-        match event:
-            case Started():
-                seat.has_started, seat.failed_starts = True, 0
-                self._has_ever_started = True
-            case Done(finished=finished):
+        match event.what:
+            case Ready():
+                seat.has_started, seat.failed_starts, self._has_ever_started = True, 0, True
+            case Finished():
                 seat.work = None
-                batch.finish(finished)
-            case Died(worker, reason):
-                self._take_death(worker, reason, batch)
-            case Stopped(error=error):
-                raise error
-
-    def _take_death(self, worker: int, reason: str, batch: Assignments) -> None:
-        seat = self._seats[worker]
-        if seat.work is not None:
-            progress = self._place(worker)
-            outcome = "restarted, episode re-run" if batch.count_death(seat.work, progress, reason) else "given up"
-            self._notice(f"worker {worker} died ({reason}) in {_name(seat.work, progress)}; {outcome}")
-        elif seat.has_started:
-            self._notice(f"worker {worker} died ({reason}) between episodes; restarted")
-        else:
-            # An environment that could be made once can be made: somebody is killing workers.
-            limit = self._retries * KILLS_PER_RETRY if self._has_ever_started else self._retries
-            self._count_failed_start(worker, f"died ({reason})", limit)
-        self._restart(worker)
+                batch.finish(event.what)
+            case Refused():
+                raise event.what.error()
+            case Died(reason):
+                # An environment that could be made once can be made: somebody is killing workers.
+                starts = self._retries * KILLS_PER_RETRY if self._has_ever_started else self._retries
+                self._lose(event.worker, f"died ({reason})", batch, starts)
 
     def _look(self, batch: Assignments) -> None:
         """Who is silent, and whether anybody is left."""
@@ -220,72 +180,58 @@ class Dispatcher:
             if seat.is_free or progress is None or progress != seat.progress:
                 seat.progress, seat.since = progress, now
             elif now - seat.since > self._patience(seat):
-                self._take_silence(worker, batch)
+                self._lose(worker, f"silent for {self._patience(seat):g} s", batch, self._retries, is_silent=True)
         if any(seat.has_started for seat in self._seats):
             self._some_alive = now
         elif now - self._some_alive >= self._longest_without_workers:
             self._some_alive = now
-            self._tell_that_nobody_is_left()
+            what = f"0 of {self._workers.num_workers} workers alive for {self._longest_without_workers:g} s"
+            if self._on_no_workers == "fail":
+                cure = "see that the machines are up, or wait for them: on_no_workers=wait"
+                raise RunError("workers", what, cure=cure)
+            self._notice(f"{what}: waiting")
 
     def _patience(self, seat: "_Seat") -> float:
         is_making = not seat.has_started or (seat.progress is not None and seat.progress.step == MAKING)
         return self._longest_start if is_making else self._step_timeout
 
-    def _take_silence(self, worker: int, batch: Assignments) -> None:
+    def _lose(self, worker: int, what: str, batch: Assignments, starts: int, is_silent: bool = False) -> None:
+        """Puts another in the place of a worker that died or is silent; `starts`: how often it may fail to start."""
         seat = self._seats[worker]
-        seconds = self._patience(seat)
-        if seat.work is None:
-            self._count_failed_start(worker, f"silent for {seconds:g} s", self._retries)
-        else:
+        if seat.work is not None:
             progress = self._place(worker)
-            count = batch.count_silence(seat.work, progress, seconds)
-            outcome = f"restarted ({count}/{self._retries})" if count <= self._retries else "given up"
-            self._notice(f"worker {worker} silent for {seconds:g} s in {_name(seat.work, progress)}; {outcome}")
-        self._restart(worker)
-
-    def _count_failed_start(self, worker: int, what: str, limit: int) -> None:
-        seat = self._seats[worker]
-        seat.failed_starts += 1
-        if seat.failed_starts > limit:
-            where = self._workers.where
-            cure = f"see {where}" if where else "make the environment in a program of its own to see why"
-            raise RunError("workers", f"worker {worker} {what} while starting, {seat.failed_starts} times", cure=cure)
-        self._notice(f"worker {worker} {what} while starting; restarted ({seat.failed_starts}/{limit})")
-
-    def _restart(self, worker: int) -> None:
+            outcome = batch.count_loss(seat.work, progress, what, is_silent)
+            where = f"in episode {seat.work.episodes[progress.index].number}"
+        elif seat.has_started:
+            where, outcome = "between episodes", "restarted"
+        else:
+            seat.failed_starts += 1
+            where, outcome = "while starting", f"restarted ({seat.failed_starts}/{starts})"
+            if seat.failed_starts > starts:
+                log = self._workers.where
+                cure = f"see {log}" if log else "make the environment in a program of its own to see why"
+                raise RunError("workers", f"worker {worker} {what} {where}, {seat.failed_starts} times", cure=cure)
+        self._notice(f"worker {worker} {what} {where}; {outcome}")
         self._workers.restart(worker)
-        seat = self._seats[worker]
         seat.work, seat.has_started, seat.progress, seat.since = None, False, None, time.monotonic()
 
     def _place(self, worker: int) -> WorkerProgress:
         """Where in its work a worker is; at its beginning, if it has not shown anything of it."""
         work, progress = self._seats[worker].work, self._workers.progress(worker)
-        is_of_work = (
-            progress is not None and progress.number == work.number and progress.index in range(len(work.episodes))
-        )
-        return progress if is_of_work else WorkerProgress(work.number)
-
-    def _tell_that_nobody_is_left(self) -> None:
-        what = f"0 of {self._workers.num_workers} workers alive for {self._longest_without_workers:g} s"
-        if self._on_no_workers == "fail":
-            raise RunError("workers", what, cure="see that the machines are up, or wait for them: on_no_workers=wait")
-        self._notice(f"{what}: waiting")
+        is_of_work = progress is not None and progress.number == work.number
+        return progress if is_of_work and 0 <= progress.index < len(work.episodes) else WorkerProgress(work.number)
 
 
+@dataclass
 class _Seat:
     """What is known of a worker, whoever sits there now."""
 
-    def __init__(self, now: float):
-        self.has_started = False
-        self.failed_starts = 0  # In a row.
-        self.work: Work | None = None
-        self.progress: WorkerProgress | None = None
-        self.since = now  # When it showed something new.
+    since: float  # When it showed something new.
+    has_started: bool = False
+    failed_starts: int = 0  # In a row.
+    work: Work | None = None
+    progress: WorkerProgress | None = None
 
     @property
     def is_free(self) -> bool:
         return self.has_started and self.work is None
-
-
-def _name(work: Work, progress: WorkerProgress) -> str:
-    return f"episode {work.episodes[progress.index].number}"

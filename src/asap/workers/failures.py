@@ -15,21 +15,15 @@ from asap.envs.gymnasium.make import EnvLimits, EnvSource, harmless, is_register
 from asap.workers.work import Failed
 
 MAX_RECORDING = 1 << 28  # Bytes: a million steps of a dozen controls.
-_KINDS = {
-    TRAINING: "episode",
-    SEARCH: "search episode",
-    EVALUATION: "evaluation episode",
-    CHECK: "check episode",
-    COLLECTION: "collected episode",
-    RANDOM: "random episode",
-}
+_KINDS = {TRAINING: "episode", SEARCH: "search episode", EVALUATION: "evaluation episode"}
+_KINDS |= {CHECK: "check episode", COLLECTION: "collected episode", RANDOM: "random episode"}
 
 
 def failure(failed: Failed, source: EnvSource, replay: str | Path | None = None) -> RunError:
     """What went wrong, where, and the command that shows it again. `replay` is the path of a saved `Recording`."""
-    episode, name = failed.episode, source.name
+    episode = failed.episode
     again = ["--replay", str(replay)] if replay is not None else ["--seed", str(episode.reset_seed)]
-    cure = f"reproduce it with: {shlex.join(['asap', 'check', name, *again])}"
+    cure = f"reproduce it with: {shlex.join(['asap', 'check', source.name, *again])}"
     if source.is_local:
         cure = f"the episode begins with env.reset(seed={episode.reset_seed})"
     return explained(failed, f"{_KINDS[episode.stream]} {episode.number}", episode.reset_seed, cure)
@@ -49,8 +43,7 @@ class Recording(NamedTuple):
 
     @classmethod
     def of(cls, source: EnvSource, failed: Failed, limits: EnvLimits = EnvLimits()) -> "Recording":
-        error = f"{failed.field}: {failed.what}"
-        seed = failed.episode.reset_seed
+        seed, error = failed.episode.reset_seed, f"{failed.field}: {failed.what}"
         recording = cls(source.name, source.options, limits._asdict(), seed, failed.actions, error, failed.traceback)
         return recording._replace(tag=trust.tag(recording.names))
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from asap.base.errors import RunError, UserError
 from asap.base.files import reported
 from asap.envs.gymnasium.make import HostedSource
-from asap.workers.backend import Done, Event, Started, WorkerProgress, Workers
 from asap.workers.dispatch import Dispatcher
 from asap.workers.failures import Recording, failure
+from asap.workers.messages import Ready
 from asap.workers.play import Environments, nobody_watches, play_chunk
 from asap.workers.pool import Pool
-from asap.workers.work import Failed, Work
+from asap.workers.work import Event, Failed, Work, WorkerProgress, Workers
 
 IN_PROCESS = "0"
 MOST_WORKERS = 1024
@@ -30,8 +30,8 @@ def hire(
     on_no_workers: str = "wait",
     check: Callable[..., None] = nobody_watches,
 ) -> Dispatcher:
-    """`sources` are in the order of the tasks. `folder` takes what environments print, and recordings of failed
-    episodes. `check` raises when the user wants to stop."""
+    """`sources`: by task. `folder` takes what environments print, and recordings of failed episodes. `check` raises
+    when the user wants to stop."""
 
     def explain(failed: Failed) -> RunError:
         source, limits = sources[failed.episode.task]
@@ -45,36 +45,31 @@ def hire(
         except (OSError, RunError):  # What went wrong in the episode counts, not that it can't be written down.
             return failure(failed, source)
 
-    hired = _workers(workers, sources, folder, check)
+    kind, number = parse_workers(workers)
+    if kind == "ray":
+        from asap.workers.ray_cluster import RayWorkers
+
+        hired = RayWorkers(sources, number)
+    elif number:
+        with reported("cannot create", folder, "make its parent writable"):
+            folder.mkdir(parents=True, exist_ok=True)
+        hired = Pool(sources, number, folder / "workers.log")
+    else:
+        hired = InProcess(sources, check)
     return Dispatcher(hired, explain, notice, step_timeout, retries, on_no_workers, check=check)
 
 
 def parse_workers(text: str) -> tuple[str, int]:
     """Of which kind, `processes` or `ray`, and how many; no processes means this one."""
     kind, _, count = text.partition(":")
-    if kind == "ray":
-        digits = count or str(min(os.cpu_count() or 1, MOST_WORKERS))
-    else:
-        kind, digits = "processes", text
+    most = str(min(os.cpu_count() or 1, MOST_WORKERS))
+    kind, digits = ("ray", count or most) if kind == "ray" else ("processes", text)
     if not re.fullmatch(r"[0-9]+", digits):
         raise UserError("--workers", "must be a number or ray", text[:40], CURE)
     number = int(digits) if len(digits) <= len(str(MOST_WORKERS)) else -1  # Python reads no thousands of digits.
     if not (1 <= number <= MOST_WORKERS or text == IN_PROCESS):
         raise UserError("--workers", f"must be from 1 to {MOST_WORKERS}", text[:40], CURE)
     return kind, number
-
-
-def _workers(text: str, sources: tuple[HostedSource, ...], folder: Path, check: Callable[..., None]) -> Workers:
-    kind, number = parse_workers(text)
-    if kind == "ray":
-        from asap.workers.ray_cluster import RayWorkers
-
-        return RayWorkers(sources, number)
-    if not number:
-        return InProcess(sources, check)
-    with reported("cannot create", folder, "make its parent writable"):
-        folder.mkdir(parents=True, exist_ok=True)
-    return Pool(sources, number, folder / "workers.log")
 
 
 class InProcess(Workers):
@@ -88,7 +83,7 @@ class InProcess(Workers):
     def __init__(self, sources: tuple[HostedSource, ...], watch: Callable[..., None] = nobody_watches):
         self._environments, self._watch = Environments(sources), watch
         self._environments.of_task(0)  # A broken one is found at the start.
-        self._events: list[Event] = [Started(0)]
+        self._events: list[Event] = [Event(0, Ready({}))]
         self._work: Work | None = None
 
     def submit(self, worker: int, work: Work) -> None:
@@ -98,7 +93,7 @@ class InProcess(Workers):
         events, self._events = self._events, []
         if self._work is not None:
             work, self._work = self._work, None
-            events.append(Done(0, play_chunk(self._environments, work, self._watch)))
+            events.append(Event(0, play_chunk(self._environments, work, self._watch)))
         return events
 
     def progress(self, worker: int) -> WorkerProgress:

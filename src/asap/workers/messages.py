@@ -1,5 +1,6 @@
 """What driver and workers say to each other, each message checked part by part where it is received."""
 
+import contextlib
 import json
 import math
 import struct
@@ -44,83 +45,95 @@ class Goodbye(NamedTuple):
 
 Message = Hello | Work | Goodbye | Ready | Finished | Refused
 
+PREFIX = struct.Struct("<4sIQ")  # Mark, bytes of the header, bytes of the arrays.
+MARK = b"ASAP"
+LARGEST_HEADER = 1 << 26
+LARGEST_BODY = 1 << 31
+_DTYPES = {name: np.dtype(name) for name in ("|b1", "<i4", "<i8", "<f4", "<f8")}
+_ARRAYS = ("observations", "skills", "actions", "rewards")  # Of finished episodes.
 
-def encode(message: Message) -> bytes:
-    """The frame of a message."""
-    arrays: list[np.ndarray] = []
-    header = _TELL[type(message)](message, arrays)
-    return pack({"kind": type(message).__name__, **header}, arrays)
+
+class BadMessage(ValueError):
+    """Bytes that are no message of ours. What they hold may be quoted, in one line."""
+
+    def __init__(self, what: str):
+        super().__init__(" ".join(what.split()))
 
 
-def decode(frame: bytes | bytearray) -> Message:
-    """The message of a whole frame, or `BadMessage`."""
-    fields, arrays = unpack(frame)
+@contextlib.contextmanager
+def _only_bad_messages() -> Iterator[None]:
     try:
-        return _HEAR[fields["kind"]](fields, arrays)
+        yield
     except BadMessage:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise BadMessage(f"{type(error).__name__}: {error}") from None
 
 
-def _tell_hello(message: Hello, arrays: list[np.ndarray]) -> dict[str, Any]:
-    return {"sources": [[source.name, source.options, limits._asdict()] for source, limits in message.sources]}
+def encode(message: Message) -> bytes:
+    """The frame of a message."""
+    header, arrays = message._asdict(), []
+    match message:
+        case Hello(sources):
+            header = {"sources": [[source.name, source.options, limits._asdict()] for source, limits in sources]}
+        case Work(plan=plan):
+            del header["plan"]
+            header |= {"static": plan.static, "names": list(plan.arrays)}
+            arrays = [np.asarray(values) for values in plan.arrays.values()]
+        case Finished(played=played, failed=failed):
+            episodes = [[one.episode, one.length, one.terminated, one.success, one.notes] for one in played]
+            header |= {"played": episodes, "failed": failed and failed._asdict()}
+            if played:  # The arrays of all episodes, one after the other: episodes can be short, and many.
+                arrays = [np.concatenate([getattr(one, name) for one in played]) for name in _ARRAYS]
+    return pack({"kind": type(message).__name__, **header}, arrays)
 
 
-def _hear_hello(fields: dict[str, Any], arrays: list[np.ndarray]) -> Hello:
-    sources = tuple(
-        HostedSource(
-            EnvSource(_a(str, name), _a(dict, options)),
-            EnvLimits.checked(*(limits[part] for part in EnvLimits._fields)),
-        )
-        for name, options, limits in fields["sources"]
-    )
-    if not sources:
-        raise BadMessage("no environment")
-    return Hello(sources)
+@_only_bad_messages()
+def decode(frame: bytes | bytearray) -> Message:
+    """The message of a whole frame, or `BadMessage`."""
+    fields, arrays = unpack(frame)
+    match fields["kind"]:
+        case "Hello":
+            sources = tuple(_source(*each) for each in fields["sources"])
+            if not sources:
+                raise BadMessage("no environment")
+            return Hello(sources)
+        case "Work":
+            names = [_a(str, name) for name in _a(list, fields["names"])]
+            if len(set(names)) < len(names):
+                raise BadMessage("two arrays of one name")
+            plan = Plan(_a(dict, fields["static"]), dict(zip(names, arrays, strict=True)))
+            episodes = tuple(map(_episode, _a(list, fields["episodes"])))
+            return Work(_a(int, fields["number"]), plan, episodes, _a(bool, fields["deterministic"]))
+        case "Finished":
+            failed = None if fields["failed"] is None else _failed(fields["failed"])
+            played = tuple(_played(fields["played"], *arrays)) if _a(list, fields["played"]) else ()
+            if arrays and not played:
+                raise BadMessage("arrays without episodes")
+            return Finished(_a(int, fields["number"]), played, failed)
+        case "Ready":
+            return Ready({_a(str, name): _a(str, version) for name, version in fields["versions"].items()})
+        case "Refused":
+            return Refused(_a(str, fields["line"]), _a(int, fields["exit_code"]))
+        case "Goodbye":
+            return Goodbye()
+    raise BadMessage(f"of no known kind: {fields['kind']!r:.80}")
 
 
-def _tell_work(work: Work, arrays: list[np.ndarray]) -> dict[str, Any]:
-    arrays.extend(np.asarray(values) for values in work.plan.arrays.values())
-    return {
-        "number": work.number,
-        "static": work.plan.static,
-        "names": list(work.plan.arrays),
-        "episodes": work.episodes,
-        "deterministic": work.deterministic,
-    }
+def from_worker(frame: bytes) -> Ready | Finished | Refused:
+    """What `decode` gives, if it is for a worker to say."""
+    message = decode(frame)
+    if not isinstance(message, Ready | Finished | Refused):
+        raise BadMessage(f"{type(message).__name__} from a worker")
+    return message
 
 
-def _hear_work(fields: dict[str, Any], arrays: list[np.ndarray]) -> Work:
-    names = [_a(str, name) for name in _a(list, fields["names"])]
-    if len(set(names)) < len(names):
-        raise BadMessage("two arrays of one name")
-    plan = Plan(_a(dict, fields["static"]), dict(zip(names, arrays, strict=True)))
-    episodes = tuple(map(_episode, _a(list, fields["episodes"])))
-    return Work(_a(int, fields["number"]), plan, episodes, _a(bool, fields["deterministic"]))
+def _source(name: Any, options: Any, limits: dict[str, Any]) -> HostedSource:
+    checked = EnvLimits.checked(*(limits[part] for part in EnvLimits._fields))
+    return HostedSource(EnvSource(_a(str, name), _a(dict, options)), checked)
 
 
-def _tell_finished(finished: Finished, arrays: list[np.ndarray]) -> dict[str, Any]:
-    """The arrays of all episodes, one after the other: episodes can be short, and many."""
-    if finished.played:
-        for name in ("observations", "skills", "actions", "rewards"):
-            arrays.append(np.concatenate([getattr(played, name) for played in finished.played]))
-    return {
-        "number": finished.number,
-        "played": [[one.episode, one.length, one.terminated, one.success, one.notes] for one in finished.played],
-        "failed": finished.failed and finished.failed._asdict(),
-    }
-
-
-def _hear_finished(fields: dict[str, Any], arrays: list[np.ndarray]) -> Finished:
-    failed = None if fields["failed"] is None else _hear_failed(fields["failed"])
-    played = tuple(_hear_played(fields["played"], *arrays)) if _a(list, fields["played"]) else ()
-    if arrays and not played:
-        raise BadMessage("arrays without episodes")
-    return Finished(_a(int, fields["number"]), played, failed)
-
-
-def _hear_played(fields: list[Any], observations: Any, skills: Any, actions: Any, rewards: Any) -> Iterator[Played]:
+def _played(fields: list[Any], observations: Any, skills: Any, actions: Any, rewards: Any) -> Iterator[Played]:
     lengths = [_a(int, length) for _, length, *_ in fields]
     steps = sum(lengths)
     fits = (
@@ -136,25 +149,17 @@ def _hear_played(fields: list[Any], observations: Any, skills: Any, actions: Any
         raise BadMessage("episodes whose parts do not fit together")
     begin = 0
     for index, (episode, length, terminated, success, notes) in enumerate(fields):
-        now = slice(begin, begin + length)
-        yield Played(
-            _episode(episode),
-            observations[begin + index : begin + index + length + 1],
-            skills[now],
-            actions[now],
-            rewards[now],
-            _a(bool, terminated),
-            success if success is None else _a(bool, success),
-            tuple(_a(str, note) for note in _a(list, notes)),
-        )
+        now, seen = slice(begin, begin + length), observations[begin + index : begin + index + length + 1]
+        success = success if success is None else _a(bool, success)
+        notes = tuple(_a(str, note) for note in _a(list, notes))
+        steps = skills[now], actions[now], rewards[now]
+        yield Played(_episode(episode), seen, *steps, _a(bool, terminated), success, notes)
         begin += length
 
 
-def _hear_failed(fields: dict[str, Any]) -> Failed:
-    texts = {name: _a(str, fields[name]) for name in ("field", "what", "value", "traceback")}
-    return Failed(
-        _episode(fields["episode"]), step=_a(int, fields["step"]), actions=_a(list, fields["actions"]), **texts
-    )
+def _failed(fields: dict[str, Any]) -> Failed:
+    kinds = {"field": str, "what": str, "value": str, "step": int, "actions": list, "traceback": str}
+    return Failed(_episode(fields["episode"]), **{name: _a(kind, fields[name]) for name, kind in kinds.items()})
 
 
 def _episode(fields: list[Any]) -> EpisodeId:
@@ -168,54 +173,6 @@ def _a(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise BadMessage(f"not a {kind.__name__}: {value!r:.80}")
     return value
-
-
-def _tell_ready(message: Ready, arrays: list[np.ndarray]) -> dict[str, Any]:
-    return {"versions": message.versions}
-
-
-def _hear_ready(fields: dict[str, Any], arrays: list[np.ndarray]) -> Ready:
-    return Ready({_a(str, name): _a(str, version) for name, version in fields["versions"].items()})
-
-
-def _tell_refused(message: Refused, arrays: list[np.ndarray]) -> dict[str, Any]:
-    return message._asdict()
-
-
-def _hear_refused(fields: dict[str, Any], arrays: list[np.ndarray]) -> Refused:
-    return Refused(_a(str, fields["line"]), _a(int, fields["exit_code"]))
-
-
-_TELL = {
-    Hello: _tell_hello,
-    Work: _tell_work,
-    Goodbye: lambda message, arrays: {},
-    Ready: _tell_ready,
-    Finished: _tell_finished,
-    Refused: _tell_refused,
-}
-_HEAR = {
-    "Hello": _hear_hello,
-    "Work": _hear_work,
-    "Goodbye": lambda fields, arrays: Goodbye(),
-    "Ready": _hear_ready,
-    "Finished": _hear_finished,
-    "Refused": _hear_refused,
-}
-
-
-PREFIX = struct.Struct("<4sIQ")  # Mark, bytes of the header, bytes of the arrays.
-MARK = b"ASAP"
-LARGEST_HEADER = 1 << 26
-LARGEST_BODY = 1 << 31
-_DTYPES = dict(zip(("|b1", "<i4", "<i8", "<f4", "<f8"), map(np.dtype, ("|b1", "<i4", "<i8", "<f4", "<f8"))))
-
-
-class BadMessage(ValueError):
-    """Bytes that are no message of ours. What they hold may be quoted, in one line."""
-
-    def __init__(self, what: str):
-        super().__init__(" ".join(what.split()))
 
 
 def pack(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
@@ -238,21 +195,13 @@ def frame_size(start: bytes | bytearray) -> int:
     return PREFIX.size + header + body
 
 
+@_only_bad_messages()
 def unpack(frame: bytes | bytearray) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Header and arrays of a whole frame."""
     if len(frame) < PREFIX.size or len(frame) != frame_size(frame):
         raise BadMessage("a frame of another length than it says")
     begin = PREFIX.size + PREFIX.unpack_from(frame)[1]
-    try:
-        header, shapes = json.loads(frame[PREFIX.size : begin])
-        return header, _arrays(frame, begin, shapes)
-    except BadMessage:
-        raise
-    except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise BadMessage(f"{type(error).__name__}: {error}") from None
-
-
-def _arrays(frame: bytes | bytearray, begin: int, shapes: list[Any]) -> list[np.ndarray]:
+    header, shapes = json.loads(frame[PREFIX.size : begin])
     arrays = []
     for name, shape in shapes:
         if len(shape) > 8 or not all(type(length) is int and 0 <= length <= LARGEST_BODY for length in shape):
@@ -265,4 +214,4 @@ def _arrays(frame: bytes | bytearray, begin: int, shapes: list[Any]) -> list[np.
         begin += count * dtype.itemsize
     if begin != len(frame):
         raise BadMessage("a frame longer than its arrays")
-    return arrays
+    return header, arrays

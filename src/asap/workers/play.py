@@ -1,15 +1,20 @@
-"""Playing chunks of episodes, one after the other, each in the environment of its task."""
+"""The worker's side: work comes in through a connection, its episodes are played one after the other and go out."""
 
+import platform
+import socket
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
+import asap
 from asap.base.episodes import EpisodeId, Played
+from asap.base.errors import UserError
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import HostedSource
 from asap.policy.host import Player
-from asap.workers.work import MAKING, Failed, Finished, Work
+from asap.workers.messages import PREFIX, Hello, Message, Ready, Refused, decode, encode, frame_size
+from asap.workers.work import MAKING, Failed, Finished, SharedProgress, Work
 
 
 def nobody_watches(*place: int) -> None: ...
@@ -33,27 +38,23 @@ class Environments:
             env.close()
 
 
-def play_chunk(environments: Environments, work: Work, watch: Callable[[int, int], None] = nobody_watches) -> Finished:
+def play_chunk(environments: Environments, work: Work, watch: Callable[[int, int], None]) -> Finished:
     """All episodes of a chunk, or those before the first failure.
 
-    `watch` is told each step before it is played: the index of the episode within the chunk, and the step. The reset is
+    `watch` gets each step before it is played: the index of the episode within the chunk, and the step. The reset is
     step 0, and `MAKING` is before it, where the environment has to be made.
     """
     player, played = Player(work.plan), []
     for index, episode in enumerate(work.episodes):
         try:
-            played.append(play_episode(environments, player, episode, work.deterministic, partial(watch, index)))
-        except EnvError as trouble:
-            return Finished(work.number, tuple(played), Failed(episode, **trouble.report()))
+            played.append(_play_episode(environments, player, episode, work.deterministic, partial(watch, index)))
+        except EnvError as error:
+            return Finished(work.number, tuple(played), Failed(episode, **error.report()))
     return Finished(work.number, tuple(played))
 
 
-def play_episode(
-    environments: Environments,
-    player: Player,
-    episode: EpisodeId,
-    deterministic: bool,
-    watch: Callable[[int], None] = nobody_watches,
+def _play_episode(
+    environments: Environments, player: Player, episode: EpisodeId, deterministic: bool, watch: Callable[[int], None]
 ) -> Played:
     """One episode from its reset to its end; CheckedEnv sees to it that there is one."""
     env = environments.of_task(episode.task, watch)
@@ -70,14 +71,46 @@ def play_episode(
         skills.append(skill)
         actions.append(action)
         rewards.append(reward)
-    is_discrete = isinstance(actions[0], int)
-    return Played(
-        episode,
-        np.stack(observations),
-        np.asarray(skills, np.int32),
-        np.asarray(actions, np.int32 if is_discrete else np.float32),
-        np.asarray(rewards, np.float32),
-        env.terminated,
-        env.success,
-        env.take_notes(),
-    )
+    actions = np.asarray(actions, np.int32 if isinstance(actions[0], int) else np.float32)
+    steps = np.stack(observations), np.asarray(skills, np.int32), actions, np.asarray(rewards, np.float32)
+    return Played(episode, *steps, env.terminated, env.success, env.take_notes())
+
+
+def serve(connection: socket.socket, progress: SharedProgress) -> None:
+    """Plays what comes, until a goodbye. Errors of our own end the worker, with their traceback in its output."""
+    hello = _receive(connection)
+    assert isinstance(hello, Hello), hello
+    environments = Environments(hello.sources)
+    try:
+        environments.of_task(0)  # A broken one is found at the start.
+        connection.sendall(encode(Ready(versions())))
+        while isinstance(work := _receive(connection), Work):
+            progress.begin(work.number)
+            connection.sendall(encode(play_chunk(environments, work, progress.note)))
+    except UserError as error:
+        connection.sendall(encode(Refused(str(error), error.exit_code)))
+    environments.close()
+
+
+def versions() -> dict[str, str]:
+    """Of all that the bits of an episode depend on and that we know of."""
+    import gymnasium
+
+    packages = {module.__name__: module.__version__ for module in (asap, np, gymnasium)}
+    return {"python": platform.python_version(), **packages}
+
+
+def _receive(connection: socket.socket) -> Message:
+    """The next message, waited for."""
+    prefix = _read(connection, PREFIX.size)
+    return decode(prefix + _read(connection, frame_size(prefix) - PREFIX.size))
+
+
+def _read(connection: socket.socket, size: int) -> bytearray:
+    buffer, begin = bytearray(size), 0
+    while begin < size:
+        count = connection.recv_into(memoryview(buffer)[begin:])
+        if count == 0:
+            raise EOFError("the driver hung up")
+        begin += count
+    return buffer

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from asap.base.files import open_to_write, reported
 from asap.envs.gymnasium.make import HostedSource
-from asap.workers.backend import Died, Done, Event, WorkerProgress, Workers, event_of
-from asap.workers.messages import BadMessage, Goodbye, Hello, decode, encode
-from asap.workers.work import Work
+from asap.workers.messages import BadMessage, Goodbye, Hello, encode, from_worker
+from asap.workers.work import Died, Event, Finished, Work, WorkerProgress, Workers
 from asap.workers.worker_process import WorkerEnded, WorkerProcess
 
 PATIENCE_AT_CLOSE = 5.0  # Seconds for environments to close; then they are killed.
@@ -34,8 +33,7 @@ class Pool(Workers):
                 self._output = open_to_write(log, os.O_WRONLY | os.O_APPEND)
         self._selector = selectors.DefaultSelector()
         self._processes: dict[int, WorkerProcess] = {}
-        self._dead: set[int] = set()
-        self._busy: set[int] = set()
+        self._dead, self._busy = set(), set()
         try:
             for worker in range(num_workers):
                 self._start(worker)
@@ -49,9 +47,8 @@ class Pool(Workers):
 
     def poll(self, timeout: float) -> list[Event]:
         self._selector.select(timeout)
-        return [
-            event for worker in range(self.num_workers) if worker not in self._dead for event in self._listen(worker)
-        ]
+        living = [worker for worker in range(self.num_workers) if worker not in self._dead]
+        return [event for worker in living for event in self._listen(worker)]
 
     def progress(self, worker: int) -> WorkerProgress:
         return self._processes[worker].progress()
@@ -93,10 +90,10 @@ class Pool(Workers):
 
     def _listen(self, worker: int) -> list[Event]:
         try:
-            events = [event_of(worker, decode(frame)) for frame in self._processes[worker].receive()]
+            events = [Event(worker, from_worker(frame)) for frame in self._processes[worker].receive()]
         except (WorkerEnded, BadMessage) as error:
             self._bury(worker)
-            return [Died(worker, str(error))]
-        if any(isinstance(event, Done) for event in events):
+            return [Event(worker, Died(str(error)))]
+        if any(isinstance(event.what, Finished) for event in events):
             self._busy.discard(worker)
         return events

@@ -6,24 +6,26 @@ is one that is dead or silent, as in a pool, and the dispatcher asks for another
 
 import logging
 import os
+import select
 import socket
 import sys
+import time
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 from asap.base.errors import UserError
 from asap.envs.gymnasium.isolation import Surroundings
 from asap.envs.gymnasium.make import HostedSource
-from asap.workers.backend import Died, Event, Stopped, WorkerProgress, Workers, event_of
-from asap.workers.messages import BadMessage, Hello, Message, Ready, decode, encode
+from asap.workers.messages import BadMessage, Goodbye, Hello, Ready, Refused, encode, from_worker
+from asap.workers.play import versions
 from asap.workers.pool import PATIENCE_AT_CLOSE
-from asap.workers.remote_worker import RemoteWorker, Reply
-from asap.workers.serve import versions
-from asap.workers.work import Work
+from asap.workers.work import Died, Event, Work, WorkerProgress, Workers
+from asap.workers.worker_process import WorkerEnded, WorkerProcess
 
 FIELD = "--workers"
 PATIENCE = 1.0  # Seconds; so often a busy worker tells where it is.
 PATIENCE_AT_CONNECT = 5.0
+_STDOUT = 1
 LOCAL = {
     "address": "local",
     "include_dashboard": False,
@@ -38,6 +40,42 @@ PLACE = {
 }
 
 
+class Reply(NamedTuple):
+    frames: list[bytes]
+    progress: WorkerProgress
+    ended: str  # How the worker has ended; empty while it lives.
+
+
+class RemoteWorker:
+    """A worker's process on another machine, behind something that can be called from here.
+
+    The process is the same as in a pool, with its supervisor: when the remote ends, however that happens, the environment
+    and all it has started end too. The remote itself runs no code of the user's, so it always answers. `path` is where
+    the driver finds modules; what of it exists here is searched after this machine's own.
+    """
+
+    def __init__(self, path: list[str]):
+        path = [*sys.path, *(folder for folder in path if folder not in sys.path and os.path.isdir(folder))]
+        self._process = WorkerProcess(path, _STDOUT)
+
+    def exchange(self, frame: bytes, patience: float) -> Reply:
+        """Hands a frame on, if it is one, and returns what the worker says, or nothing if it is busy for so long."""
+        if frame:
+            self._process.send(frame)
+        deadline = time.monotonic() + patience
+        try:
+            while not (frames := self._process.receive()) and (left := deadline - time.monotonic()) > 0:
+                select.select([self._process], [], [], left)
+        except WorkerEnded as error:
+            return Reply([], self._process.progress(), str(error))
+        return Reply(frames, self._process.progress(), "")
+
+    def close(self, patience: float) -> None:
+        self._process.send(encode(Goodbye()))
+        self._process.wait(patience)
+        self._process.kill()
+
+
 def runtime_env() -> dict[str, Any]:
     """Or Ray kills the supervisor together with the remote, and nobody is left to end what the environment has started.
 
@@ -50,8 +88,7 @@ def runtime_env() -> dict[str, Any]:
 
 
 class RayWorkers(Workers):
-    """`address` is that of a cluster ("auto", "host:port"), by default what RAY_ADDRESS says; else one is started
-    here."""
+    """`address`: of a cluster ("auto", "host:port"), by default what RAY_ADDRESS says; else one is started here."""
 
     where = "the logs of Ray"
 
@@ -107,31 +144,26 @@ class RayWorkers(Workers):
             reply = Reply(*self._ray.get(answer))
             self._progress[worker] = WorkerProgress(*reply.progress)
             if reply.ended:
-                return [Died(worker, reply.ended)]
+                return [Event(worker, Died(reply.ended))]
             if not reply.frames:
                 self._ask(worker)
-            return [_event_of(worker, decode(frame)) for frame in reply.frames]
+            return [_event_of(worker, frame) for frame in reply.frames]
         except BadMessage as error:
-            return [Died(worker, str(error))]
+            return [Event(worker, Died(str(error)))]
         except self._ray.exceptions.RayError as error:
-            return [Died(worker, "lost by Ray" if self._progress[worker] else _cause(error))]
+            # Why a worker could not even be placed: Ray writes a page, the cause is in its last line.
+            cause = str(error).strip().rpartition("\n")[2][:200]
+            return [Event(worker, Died("lost by Ray" if self._progress[worker] else cause))]
 
 
-def _event_of(worker: int, message: Message) -> Event:
+def _event_of(worker: int, frame: bytes) -> Event:
+    message = from_worker(frame)
     if isinstance(message, Ready) and message.versions != versions():
-        there, here = (
-            {f"{name} {version}" for name, version in told.items()} for told in (message.versions, versions())
-        )
-        what = (
-            f"worker {worker} has {', '.join(sorted(there - here))}, and this process {', '.join(sorted(here - there))}"
-        )
-        return Stopped(worker, UserError(FIELD, what, cure="install the same versions on all nodes"))
-    return event_of(worker, message)
-
-
-def _cause(error: Exception) -> str:
-    """Why a worker could not even be placed: Ray writes a page, the cause is in its last line."""
-    return str(error).strip().rpartition("\n")[2][:200]
+        there, here = ({" ".join(pair) for pair in each.items()} for each in (message.versions, versions()))
+        theirs, ours = ", ".join(sorted(there - here)), ", ".join(sorted(here - there))
+        what = f"worker {worker} has {theirs}, and this process {ours}; install the same versions on all nodes"
+        message = Refused(f"{FIELD}: {what}", UserError.exit_code)
+    return Event(worker, message)
 
 
 def connect(address: str | None, num_workers: int) -> tuple[Any, bool]:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 
 from asap.base.errors import RunError
-from asap.workers.backend import Board, WorkerProgress, new_board
 from asap.workers.messages import PREFIX, BadMessage, frame_size
+from asap.workers.work import SharedProgress, WorkerProgress, new_progress
 
 _PATIENCE_AT_SEND = 10.0  # Seconds.
 _PATIENCE_AT_DEATH = 2.0
@@ -21,8 +21,8 @@ _PIECE = 1 << 20
 _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from asap.workers.supervisor import keep
-keep(*map(int, sys.argv[2:]))
+from asap.workers.supervisor import supervise
+supervise(*map(int, sys.argv[2:]))
 """
 
 
@@ -39,36 +39,23 @@ class WorkerProcess:
                 self._socket, theirs = socket.socketpair()
                 if_it_fails.callback(self._socket.close)
                 opened.callback(theirs.close)
-                board = new_board()
-                opened.callback(os.close, board)
-                self._board = Board(board)
-                self._process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-P",
-                        "-c",
-                        _START,
-                        json.dumps(list(map(str, path))),
-                        str(theirs.fileno()),
-                        str(board),
-                    ],
-                    stdin=subprocess.PIPE,
-                    stdout=output,
-                    stderr=output,
-                    pass_fds=(theirs.fileno(), board),
-                    start_new_session=True,  # A group to kill as a whole, which a Ctrl-C in the terminal does not reach.
-                )
+                progress = new_progress()
+                opened.callback(os.close, progress)
+                self._progress, shared = SharedProgress(progress), (theirs.fileno(), progress)
+                program = [sys.executable, "-P", "-c", _START, json.dumps(list(map(str, path))), *map(str, shared)]
+                # A session of its own: a group to kill as a whole, which a Ctrl-C in the terminal does not reach.
+                streams = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output}
+                self._process = subprocess.Popen(program, **streams, pass_fds=shared, start_new_session=True)
             except OSError as error:
                 cure = "use fewer workers, or raise the limit (ulimit -n)" if error.errno == errno.EMFILE else ""
                 raise RunError("workers", f"cannot start a worker: {error.strerror}", cure=cure) from None
             if_it_fails.pop_all()
         self._socket.setblocking(False)
-        self._received = bytearray()
-        self._fault = ""
+        self._received, self._fault = bytearray(), ""
 
     @property
     def pid(self) -> int:
-        """Of the keeper, which leads the group."""
+        """Of the supervisor, which leads the group."""
         return self._process.pid
 
     def fileno(self) -> int:
@@ -76,7 +63,7 @@ class WorkerProcess:
         return self._socket.fileno()
 
     def progress(self) -> WorkerProgress:
-        return self._board.read()
+        return self._progress.read()
 
     def send(self, frame: bytes) -> None:
         """A worker that has ended takes nothing; `receive` tells."""
@@ -104,7 +91,7 @@ class WorkerProcess:
             self._process.wait(seconds)
 
     def kill(self) -> None:
-        """With all that the environment has started: the keeper sees to that, and then the whole group is killed."""
+        """With all that the environment has started: the supervisor sees to that, then the whole group is killed."""
         self._process.stdin.close()
         self.wait(_PATIENCE_AT_DEATH)
         with contextlib.suppress(ProcessLookupError, PermissionError):

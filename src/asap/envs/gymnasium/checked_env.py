@@ -10,12 +10,11 @@ from jaxtyping import Float
 
 from asap.base.episodes import EpisodeId
 from asap.base.errors import UserError
-from asap.envs.gymnasium.actions import Action, control, recorded, sample
 from asap.envs.gymnasium.errors import EnvError, raised, show, unreadable
 from asap.envs.gymnasium.isolation import Isolated, Surroundings, is_of_a_person
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import LARGEST, entry, flag, number, reading, success, wrong_answer
-from asap.envs.gymnasium.spaces import bounds, check_spaces
+from asap.envs.gymnasium.spaces import Action, bounds, check_spaces, control, recorded, sample
 
 __all__ = ["DEFAULT_LIMIT", "CheckedEnv", "EnvError", "time_limit"]
 
@@ -32,12 +31,12 @@ def time_limit(env: Any, limits: EnvLimits) -> int:
     if own is not None and (isinstance(own, bool) or not isinstance(own, int | np.integer) or own < 1):
         cure = "give its spec a number, or none"
         raise UserError("env", "max_episode_steps must be an integer from 1", show(own), cure)
-    limits = [int(limit) for limit in (limits.max_steps, own) if limit is not None]
-    return min(limits, default=DEFAULT_LIMIT)
+    return min((int(limit) for limit in (limits.max_steps, own) if limit is not None), default=DEFAULT_LIMIT)
 
 
 class Notes:
-    """Remarks about an environment, each kind of them once."""
+    """About an environment, each kind of them once. Not part of `CheckedEnv`: a cycle of references through what
+    `reading` keeps would leave an abandoned episode's stdout in place until the next garbage collection."""
 
     def __init__(self) -> None:
         self._kinds, self._new = set(), []
@@ -61,8 +60,7 @@ class CheckedEnv:
     """
 
     def __init__(self, source: EnvSource, limits: EnvLimits):
-        self._limits = limits
-        self._isolated, notes = Isolated(), Notes()
+        self._limits, self._isolated, notes = limits, Isolated(), Notes()
         self._note, self.take_notes = notes.add, notes.take
         before = Surroundings.now()
         try:
@@ -71,10 +69,8 @@ class CheckedEnv:
             self._tidy(before)
         self._spaces = self._env.observation_space, self._env.action_space
         check_spaces(*self._spaces)
-        self._read, self._act = (
-            reading(self._spaces[0], functools.partial(self._note, "dtype")),
-            control(self._spaces[1]),
-        )
+        self._read = reading(self._spaces[0], functools.partial(self._note, "dtype"))
+        self._act = control(self._spaces[1])
         self._low, self._high = bounds(self._spaces[0])
         self._limit, self._scale = time_limit(self._env, limits), float(limits.reward_scale)
         is_one_hot = isinstance(self._spaces[0], (spaces.Discrete, spaces.MultiDiscrete))
@@ -91,7 +87,10 @@ class CheckedEnv:
         self._before = Surroundings.now()
         try:
             x = self._read(self._begin(seed))
-            self._check_spaces()
+            for name, space in zip(("observation_space", "action_space"), self._spaces):
+                now = getattr(self._env, name)
+                if now is not space and now != space:
+                    raise EnvError(f"changed from {space} to {now}", field=name)
         except Exception as error:
             self._tidy(self._before)
             raise unreadable(error).at("env.reset", 0, []) from error.__cause__
@@ -162,28 +161,23 @@ class CheckedEnv:
         reward = float(reward) if type(reward) in (float, np.float64) else number(reward)
         if not -LARGE < reward * self._scale < LARGE:
             self._check_large(reward)
-        if type(terminated) is not bool:
-            terminated = flag("terminated", terminated)
-        if type(truncated) is not bool:
-            truncated = flag("truncated", truncated)
+        terminated = terminated if type(terminated) is bool else flag("terminated", terminated)
+        truncated = truncated if type(truncated) is bool else flag("truncated", truncated)
         return x, reward * self._scale, terminated, truncated, info
 
     def _check_large(self, reward: float) -> None:
-        value = number(reward)
+        value, cure = number(reward), "make reward_scale smaller"
         scaled = value * self._scale
         self._sum_of_large += scaled
         if abs(scaled) > LARGEST or abs(self._sum_of_large) > LARGEST:
-            raise EnvError(f"reward is {value:g}, and the return more than float32 can hold: make reward_scale smaller")
-        self._note(
-            "reward", f"reward is {value:g}: so large a number is not learned from well; make reward_scale smaller"
-        )
+            raise EnvError(f"reward is {value:g}, and the return more than float32 can hold: {cure}")
+        self._note("reward", f"reward is {value:g}: so large a number is not learned from well; {cure}")
 
     def _finish(self, terminated: bool, truncated: bool, info: Any) -> None:
         self.terminated, self.success = terminated, success(info, functools.partial(self._note, "success"))
         if not (terminated or truncated):
-            self._note(
-                "max_steps", f"an episode that did not end by itself was cut after {self._limit} steps (max_steps)"
-            )
+            what = f"an episode that did not end by itself was cut after {self._limit} steps (max_steps)"
+            self._note("max_steps", what)
         if self._watches_bounds and self._seen:
             # All observations at once: looked at one by one they would cost more than the rest of the checks.
             outside = self._outside(np.concatenate(self._seen).reshape(len(self._seen), -1))
@@ -206,13 +200,6 @@ class CheckedEnv:
         if outside:
             self._tidy(self._before)
             raise EnvError(outside).at(field, self._elapsed, self._actions)
-
-    def _check_spaces(self) -> None:
-        """That the spaces are those of the start; looked at in every reset."""
-        for name, space in zip(("observation_space", "action_space"), self._spaces):
-            now = getattr(self._env, name)
-            if now is not space and now != space:
-                raise EnvError(f"changed from {space} to {now}", field=name)
 
     def _placed(self, trouble: EnvError) -> EnvError:
         self._tidy(self._before)

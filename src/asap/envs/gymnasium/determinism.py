@@ -24,9 +24,9 @@ def check(make_env: Callable[[], CheckedEnv], seeds: Sequence[int]) -> str | Non
     if not changed:
         return None
     number, seed = changed[0], seeds[changed[0]]
-    alone, again = (digests(make_env, [seed]) for _ in range(2))
-    leaks = "state of the environment leaks into the next episode"
-    reason = leaks if alone == again else "the environment is not deterministic"
+    reason = "the environment is not deterministic"
+    if digests(make_env, [seed]) == digests(make_env, [seed]):
+        reason = "state of the environment leaks into the next episode"
     return f"episode {number} gave two different digests for the same seed ({seed}): {reason}"
 
 
@@ -61,8 +61,8 @@ EVERY = 25  # Updates between two looks.
 
 
 def watch_for_drift(task: Any, notice: Callable[[str], None]) -> Callable[[int], None]:
-    """A callback between updates. Says at once where seed and actions do not decide an episode, and later where they do
-    no longer lead where they led. Neither is an error."""
+    """A callback between updates. Says at once where seed and actions do not decide an episode, and later where they
+    lead elsewhere than at first. Neither is an error."""
     make_env = functools.partial(CheckedEnv, task.source, task.limits)
     seeds = [EpisodeId(0, CHECK, number).reset_seed for number in range(EPISODES)]
     found = check(make_env, seeds)
@@ -74,9 +74,7 @@ def watch_for_drift(task: Any, notice: Callable[[str], None]) -> Callable[[int],
     def look(update: int) -> None:
         nonlocal said
         if not said and update % EVERY == 0 and digests(make_env, seeds[:1]) != first:
-            said = True
-            notice(
-                f"the environment drifts: the same seed and actions led elsewhere at update {update} than at the start"
-            )
+            said, changed = True, f"the same seed and actions led elsewhere at update {update} than at the start"
+            notice(f"the environment drifts: {changed}")
 
     return look

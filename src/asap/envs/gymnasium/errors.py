@@ -1,7 +1,7 @@
 """What an environment did wrong."""
 
 import traceback as tracebacks
-from typing import Any, Protocol
+from typing import Any
 
 from asap.base.errors import RunError, message_of
 
@@ -27,39 +27,20 @@ class EnvError(Exception):
         return {name: getattr(self, name) for name in names}
 
 
-def raised(error: BaseException) -> EnvError:
+def raised(error: BaseException, what: str = "env raised") -> EnvError:
     """The environment's own exception."""
     lines = "".join(tracebacks.format_exception(error))
-    return EnvError(f"env raised {type(error).__name__}: {message_of(error)}".removesuffix(": "), traceback=lines)
+    return EnvError(f"{what} {type(error).__name__}: {message_of(error)}".removesuffix(": "), traceback=lines)
 
 
 def unreadable(error: Exception) -> EnvError:
     """What was wrong with a value from an environment, which may also be an object that raises when it is looked at."""
-    if isinstance(error, EnvError):
-        return error
-    lines = "".join(tracebacks.format_exception(error))
-    what = f"returned what cannot be read: {type(error).__name__}: {message_of(error)}".removesuffix(": ")
-    return EnvError(what, traceback=lines)
+    return error if isinstance(error, EnvError) else raised(error, "returned what cannot be read:")
 
 
-class Misbehaviour(Protocol):
-    """What went wrong at a step: an EnvError, or what a worker tells of one."""
-
-    @property
-    def field(self) -> str: ...
-
-    @property
-    def what(self) -> str: ...
-
-    @property
-    def value(self) -> str: ...
-
-    @property
-    def step(self) -> int: ...
-
-
-def explained(failed: Misbehaviour, which: str, seed: int, cure: str) -> RunError:
-    """For the user: what the environment did, in which episode, and how to see it again."""
+def explained(failed: Any, which: str, seed: int, cure: str) -> RunError:
+    """For the user: what the environment did, in which episode, and how to see it again. `failed` is an EnvError, or
+    the `Failed` that a worker made of one."""
     got = f" (got {failed.value})" if failed.value else ""
     return RunError(failed.field, f"{failed.what}{got} at {which} step {failed.step} (seed {seed})", cure=cure)
 

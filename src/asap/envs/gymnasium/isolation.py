@@ -1,5 +1,4 @@
-"""Keeping what a user's environment does to this process within the environment: its prints, its floating-point error
-settings, its handlers, its moves.
+"""Keeps what a user's environment does to this process within it: prints, floating-point error settings, handlers, moves.
 
 Environments may be played in several threads. So nothing of the process is exchanged while one of them runs, apart from
 stdout, whose stand-in looks at whose print it is: an environment runs in a context of its own (`contextvars`), which
@@ -64,8 +63,7 @@ class _Stdout:
         return len(text) if stream is None else stream.write(text)
 
     def flush(self) -> None:
-        stream = _sink.get() or self.stdout
-        if stream is not None:
+        if (stream := _sink.get() or self.stdout) is not None:
             stream.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -79,11 +77,9 @@ class Isolated:
     """Runs the calls of one environment, one at a time. What they print is in `sink`."""
 
     def __init__(self) -> None:
-        self.sink = Sink()
-        context = contextvars.copy_context()
+        self.sink, context, self._holds = Sink(), contextvars.copy_context(), False
         context.run(_sink.set, self.sink)
         self.call = context.run  # Between `hold` and `release`.
-        self._holds = False
 
     def hold(self) -> None:
         """Has stdout stood in for until `release`: once for an episode, since for every step it would cost too much."""
@@ -136,46 +132,36 @@ class Surroundings(NamedTuple):
 
     @classmethod
     def now(cls) -> "Surroundings":
-        return cls({number: signal.getsignal(number) for number in _SIGNALS}, _folder(), _umask())
+        try:
+            folder = os.getcwd()
+        except FileNotFoundError:  # Somebody removed it: there is nothing to go back to.
+            folder = None
+        with _ASKING:  # The mask can only be asked by setting it: for that moment to what no file suffers from.
+            umask = os.umask(0o077)
+            os.umask(umask)
+        return cls({number: signal.getsignal(number) for number in _SIGNALS}, folder, umask)
 
     def restore(self) -> list[str]:
         """Puts back what was changed since, and tells it."""
-        changes = []
-        now = Surroundings.now()
+        changes, now = [], Surroundings.now()
         if now.folder != self.folder and self.folder is not None:
             os.chdir(self.folder)
             changes.append(f"the environment changed the working directory to '{now.folder}'; changed back")
         if now.umask != self.umask:
             os.umask(self.umask)
             changes.append(f"the environment changed the umask to {now.umask:03o}; changed back")
-        if now.handlers != self.handlers and _is_main_thread():
-            changed = [number for number, handler in self.handlers.items() if now.handlers[number] != handler]
+        changed = [number for number, handler in self.handlers.items() if now.handlers[number] != handler]
+        if changed and _is_main_thread():
             for number in changed:
                 signal.signal(number, self.handlers[number] or signal.SIG_DFL)  # None: not installed from Python.
-            changes.append(
-                f"the environment installed handlers of {', '.join(number.name for number in changed)}; put back"
-            )
+            names = ", ".join(number.name for number in changed)
+            changes.append(f"the environment installed handlers of {names}; put back")
         return changes
 
 
 # Those that stop a run; asking for all there are takes longer than the reset of a small environment.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ASKING = threading.Lock()
-
-
-def _umask() -> int:
-    """It can only be asked by setting it: for that moment to what no file suffers from."""
-    with _ASKING:
-        umask = os.umask(0o077)
-        os.umask(umask)
-    return umask
-
-
-def _folder() -> str | None:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # Somebody removed it: there is nothing to go back to.
-        return None
 
 
 def _is_main_thread() -> bool:

@@ -11,209 +11,75 @@ class Names(NamedTuple):
     controls: tuple[str, ...] = ()  # To set.
 
 
+def _named(observations: str = "", actions: str = "", controls: str = "") -> Names:
+    return Names(*(tuple(text.split(", ")) if text else () for text in (observations, actions, controls)))
+
+
+def _joints(quantity: str, *joints: str) -> str:
+    return ", ".join(f"{joint} {quantity}" for joint in joints)
+
+
+_LANDER = "x, y, x velocity, y velocity, angle, angular velocity, left leg contact, right leg contact"
+_WALKER_LEG = "hip {0} angle, hip {0} angular velocity, knee {0} angle, knee {0} angular velocity, leg {0} contact"
+_HOPPER = ("thigh", "leg", "foot")
+_WALKER = (*_HOPPER, "left thigh", "left leg", "left foot")
+_CHEETAH = ("back thigh", "back shin", "back foot", "front thigh", "front shin", "front foot")
+
+
+def _runner(trunk: str, joints: tuple[str, ...]) -> Names:
+    """The layout that the running robots of MuJoCo share."""
+    places, speeds = _joints("angle", trunk, *joints), _joints("angular velocity", trunk, *joints)
+    return _named(f"height, {places}, x velocity, z velocity, {speeds}", controls=_joints("torque", *joints))
+
+
+_FROZEN_LAKE = _named(actions="left, down, right, up")
+_CLIFF = _named(actions="up, right, down, left")
 # By the id without its version.
 KNOWN = {
-    "CartPole": Names(
-        observations=("cart position", "cart velocity", "pole angle", "pole angular velocity"),
-        actions=("push left", "push right"),
+    "CartPole": _named("cart position, cart velocity, pole angle, pole angular velocity", "push left, push right"),
+    "MountainCar": _named("position, velocity", "accelerate left, do not accelerate, accelerate right"),
+    "MountainCarContinuous": _named("position, velocity", controls="force"),
+    "Acrobot": _named(
+        "cos angle 1, sin angle 1, cos angle 2, sin angle 2, angular velocity 1, angular velocity 2",
+        "torque -1, torque 0, torque 1",
     ),
-    "MountainCar": Names(
-        observations=("position", "velocity"), actions=("accelerate left", "do not accelerate", "accelerate right")
+    "Pendulum": _named("cos angle, sin angle, angular velocity", controls="torque"),
+    "LunarLander": _named(
+        _LANDER, "do nothing, fire left engine, fire main engine, fire right engine", "main engine, side engines"
     ),
-    "MountainCarContinuous": Names(observations=("position", "velocity"), controls=("force",)),
-    "Acrobot": Names(
-        observations=(
-            "cos angle 1",
-            "sin angle 1",
-            "cos angle 2",
-            "sin angle 2",
-            "angular velocity 1",
-            "angular velocity 2",
-        ),
-        actions=("torque -1", "torque 0", "torque 1"),
+    "LunarLanderContinuous": _named(_LANDER, controls="main engine, side engines"),
+    "BipedalWalker": _named(
+        f"hull angle, hull angular velocity, x velocity, y velocity, {_WALKER_LEG.format(1)}, {_WALKER_LEG.format(2)}, "
+        + ", ".join(f"lidar {i}" for i in range(10)),
+        controls="hip 1 torque, knee 1 torque, hip 2 torque, knee 2 torque",
     ),
-    "Pendulum": Names(observations=("cos angle", "sin angle", "angular velocity"), controls=("torque",)),
-    "LunarLander": Names(
-        observations=(
-            "x",
-            "y",
-            "x velocity",
-            "y velocity",
-            "angle",
-            "angular velocity",
-            "left leg contact",
-            "right leg contact",
-        ),
-        actions=("do nothing", "fire left engine", "fire main engine", "fire right engine"),
-        controls=("main engine", "side engines"),
+    "FrozenLake": _FROZEN_LAKE,
+    "FrozenLake8x8": _FROZEN_LAKE,
+    "CliffWalking": _CLIFF,
+    "CliffWalkingSlippery": _CLIFF,
+    "Taxi": _named(actions="south, north, east, west, pick up, drop off"),
+    "Blackjack": _named(actions="stick, hit"),
+    "InvertedPendulum": _named(
+        "cart position, pole angle, cart velocity, pole angular velocity", controls="cart force"
     ),
-    "LunarLanderContinuous": Names(
-        observations=(
-            "x",
-            "y",
-            "x velocity",
-            "y velocity",
-            "angle",
-            "angular velocity",
-            "left leg contact",
-            "right leg contact",
-        ),
-        controls=("main engine", "side engines"),
+    "InvertedDoublePendulum": _named(
+        "cart position, sin angle 1, sin angle 2, cos angle 1, cos angle 2, cart velocity, angular velocity 1, "
+        "angular velocity 2, constraint force",
+        controls="cart force",
     ),
-    "BipedalWalker": Names(
-        observations=(
-            "hull angle",
-            "hull angular velocity",
-            "x velocity",
-            "y velocity",
-            "hip 1 angle",
-            "hip 1 angular velocity",
-            "knee 1 angle",
-            "knee 1 angular velocity",
-            "leg 1 contact",
-            "hip 2 angle",
-            "hip 2 angular velocity",
-            "knee 2 angle",
-            "knee 2 angular velocity",
-            "leg 2 contact",
-            "lidar 0",
-            "lidar 1",
-            "lidar 2",
-            "lidar 3",
-            "lidar 4",
-            "lidar 5",
-            "lidar 6",
-            "lidar 7",
-            "lidar 8",
-            "lidar 9",
-        ),
-        controls=("hip 1 torque", "knee 1 torque", "hip 2 torque", "knee 2 torque"),
+    "Reacher": _named(
+        "cos angle 1, cos angle 2, sin angle 1, sin angle 2, target x, target y, angular velocity 1, "
+        "angular velocity 2, fingertip x - target x, fingertip y - target y",
+        controls="torque 1, torque 2",
     ),
-    "FrozenLake": Names(actions=("left", "down", "right", "up")),
-    "FrozenLake8x8": Names(actions=("left", "down", "right", "up")),
-    "CliffWalking": Names(actions=("up", "right", "down", "left")),
-    "CliffWalkingSlippery": Names(actions=("up", "right", "down", "left")),
-    "Taxi": Names(actions=("south", "north", "east", "west", "pick up", "drop off")),
-    "Blackjack": Names(actions=("stick", "hit")),
-    "InvertedPendulum": Names(
-        observations=("cart position", "pole angle", "cart velocity", "pole angular velocity"), controls=("cart force",)
+    "Swimmer": _named(
+        "tip angle, first rotor angle, second rotor angle, tip x velocity, tip y velocity, tip angular velocity, "
+        "first rotor angular velocity, second rotor angular velocity",
+        controls="first rotor torque, second rotor torque",
     ),
-    "InvertedDoublePendulum": Names(
-        observations=(
-            "cart position",
-            "sin angle 1",
-            "sin angle 2",
-            "cos angle 1",
-            "cos angle 2",
-            "cart velocity",
-            "angular velocity 1",
-            "angular velocity 2",
-            "constraint force",
-        ),
-        controls=("cart force",),
-    ),
-    "Reacher": Names(
-        observations=(
-            "cos angle 1",
-            "cos angle 2",
-            "sin angle 1",
-            "sin angle 2",
-            "target x",
-            "target y",
-            "angular velocity 1",
-            "angular velocity 2",
-            "fingertip x - target x",
-            "fingertip y - target y",
-        ),
-        controls=("torque 1", "torque 2"),
-    ),
-    "Swimmer": Names(
-        observations=(
-            "tip angle",
-            "first rotor angle",
-            "second rotor angle",
-            "tip x velocity",
-            "tip y velocity",
-            "tip angular velocity",
-            "first rotor angular velocity",
-            "second rotor angular velocity",
-        ),
-        controls=("first rotor torque", "second rotor torque"),
-    ),
-    "Hopper": Names(
-        observations=(
-            "height",
-            "torso angle",
-            "thigh angle",
-            "leg angle",
-            "foot angle",
-            "x velocity",
-            "z velocity",
-            "torso angular velocity",
-            "thigh angular velocity",
-            "leg angular velocity",
-            "foot angular velocity",
-        ),
-        controls=("thigh torque", "leg torque", "foot torque"),
-    ),
-    "Walker2d": Names(
-        observations=(
-            "height",
-            "torso angle",
-            "thigh angle",
-            "leg angle",
-            "foot angle",
-            "left thigh angle",
-            "left leg angle",
-            "left foot angle",
-            "x velocity",
-            "z velocity",
-            "torso angular velocity",
-            "thigh angular velocity",
-            "leg angular velocity",
-            "foot angular velocity",
-            "left thigh angular velocity",
-            "left leg angular velocity",
-            "left foot angular velocity",
-        ),
-        controls=(
-            "thigh torque",
-            "leg torque",
-            "foot torque",
-            "left thigh torque",
-            "left leg torque",
-            "left foot torque",
-        ),
-    ),
-    "HalfCheetah": Names(
-        observations=(
-            "height",
-            "tip angle",
-            "back thigh angle",
-            "back shin angle",
-            "back foot angle",
-            "front thigh angle",
-            "front shin angle",
-            "front foot angle",
-            "x velocity",
-            "z velocity",
-            "tip angular velocity",
-            "back thigh angular velocity",
-            "back shin angular velocity",
-            "back foot angular velocity",
-            "front thigh angular velocity",
-            "front shin angular velocity",
-            "front foot angular velocity",
-        ),
-        controls=(
-            "back thigh torque",
-            "back shin torque",
-            "back foot torque",
-            "front thigh torque",
-            "front shin torque",
-            "front foot torque",
-        ),
-    ),
+    "Hopper": _runner("torso", _HOPPER),
+    "Walker2d": _runner("torso", _WALKER),
+    "HalfCheetah": _runner("tip", _CHEETAH),
 }
 
 # Environments whose states number the cells of a grid, row by row: how many columns there are.

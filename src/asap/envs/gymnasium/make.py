@@ -15,8 +15,8 @@ from asap.envs.gymnasium.isolation import is_of_a_person
 from asap.envs.gymnasium.registration import did_you_mean, known_ids, meant, nearest, stem
 
 FIELD = "env"
-OBJECT, FACTORY = "an environment object", "env factory"
-IMPORTABLE = "pass an importable 'module:function'"
+LONGEST_WORD = 64  # Of a stranger's options.
+_IN_PATHS = ("/", "\\", "..", ":")
 
 
 class EnvNotMade(UserError):
@@ -35,12 +35,10 @@ class EnvLimits(NamedTuple):
     def checked(cls, *values: Any, **named: Any) -> "EnvLimits":
         """Those that a file tells; raises TypeError or ValueError."""
         limits = cls(*values, **named)
-        counts = (
-            ("max_steps", 1 if limits.max_steps is None else limits.max_steps, 1, 2**63 - 1),
-            ("env_retries", limits.env_retries, 0, 1000),
-        )
-        for name, number, low, high in counts:
-            if type(number) is not int or not low <= number <= high:
+        for name, low, high in (("max_steps", 1, 2**63 - 1), ("env_retries", 0, 1000)):
+            number = getattr(limits, name)
+            is_default = number is None and name == "max_steps"
+            if not is_default and (type(number) is not int or not low <= number <= high):
                 raise ValueError(f"{name} must be an integer from {low} to {high}")
         scale = limits.reward_scale
         if type(scale) not in (int, float) or not 0 < scale <= sys.float_info.max or float(scale) != scale:
@@ -67,9 +65,19 @@ class EnvSource(NamedTuple):
         import gymnasium
 
         if callable(origin) and not isinstance(origin, gymnasium.Env):
-            return cls(_name_of(origin), options, origin)
+            module, name = getattr(origin, "__module__", None), getattr(origin, "__qualname__", type(origin).__name__)
+            return cls(f"{module or '?'}:{name}", options, origin)
         _require_env(origin, type(origin).__name__)
-        return _lent(origin, options)
+        if options:
+            what = "an environment that is already made takes no options"
+            raise UserError(FIELD, what, sorted(options), "pass its id instead")
+        spec, kind = origin.spec, type(origin.unwrapped)
+        if spec is None:
+            return cls(f"{kind.__module__}:{kind.__qualname__}", {}, Lent(origin))
+        options = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
+        if spec.max_episode_steps is not None:
+            options["max_episode_steps"] = spec.max_episode_steps
+        return cls(spec.id, options, Lent(origin))
 
     def build(self) -> Any:
         """A gymnasium.Env; all that goes wrong on the way is the user's to know in one line."""
@@ -100,8 +108,9 @@ class EnvSource(NamedTuple):
             raise _named_by_a_stranger(self)
         reason = _why_not_portable(self)
         if reason:
-            is_object = isinstance(self.make, Lent)
-            what, cure = (OBJECT, f"use workers=0, pass an id, or {IMPORTABLE}") if is_object else (FACTORY, IMPORTABLE)
+            what, cure = "env factory", "pass an importable 'module:function'"
+            if isinstance(self.make, Lent):
+                what, cure = "an environment object", f"use workers=0, pass an id, or {cure}"
             raise UserError(FIELD, f"{what} cannot be sent to workers ({reason})", self.name, cure)
         return self._replace(make=None)
 
@@ -130,8 +139,13 @@ def is_registered(name: str) -> bool:
     return name in known or any(stem(each) == name for each in known)
 
 
-LONGEST_WORD = 64
-_IN_PATHS = ("/", "\\", "..", ":")
+def require_registered(name: str) -> None:
+    """Asked before Gymnasium is, whose answer may be several lines long. Without a version, it takes the newest."""
+    import gymnasium
+
+    gymnasium_id = name.rpartition(":")[2]
+    if gymnasium_id not in gymnasium.registry and not any(stem(known) == gymnasium_id for known in gymnasium.registry):
+        raise EnvNotMade(FIELD, f"'{name}' is not registered", cure=nearest(gymnasium_id, name))
 
 
 def harmless(options: dict[str, Any]) -> dict[str, Any]:
@@ -160,15 +174,13 @@ def place_of(name: str) -> str:
 
     Part of a tag: a folder with a module of the same name must not be taken for the one that the user meant.
     """
-    module = name.partition(":")[0].partition(".")[0]
     try:
-        here, found = os.path.realpath(os.getcwd()), _spec_of(module)
+        here, found = os.path.realpath(os.getcwd()), _spec_of(name.partition(":")[0].partition(".")[0])
     except (OSError, ValueError):  # A working directory that is gone, a name that is none.
         return ""
     if found is None:
         return ""
-    packages = list(found.submodule_search_locations or ())
-    file = packages[0] if packages else found.origin or ""
+    file = next(iter(found.submodule_search_locations or ()), found.origin or "")
     return here if os.path.dirname(os.path.realpath(file)) == here else ""
 
 
@@ -206,35 +218,14 @@ class Lent(NamedTuple):
         return Kept(self.env)
 
 
-def _lent(env: Any, options: dict[str, Any]) -> EnvSource:
-    if options:
-        raise UserError(
-            FIELD, "an environment that is already made takes no options", sorted(options), "pass its id instead"
-        )
-    spec = env.spec
-    if spec is None:
-        return EnvSource(f"{type(env.unwrapped).__module__}:{type(env.unwrapped).__qualname__}", {}, Lent(env))
-    options = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
-    if spec.max_episode_steps is not None:
-        options["max_episode_steps"] = spec.max_episode_steps
-    return EnvSource(spec.id, options, Lent(env))
-
-
-def _name_of(factory: Callable[..., Any]) -> str:
-    name = getattr(factory, "__qualname__", type(factory).__name__)
-    return f"{getattr(factory, '__module__', None) or '?'}:{name}"
-
-
 def _why_not_portable(source: EnvSource) -> str:
     """Empty where nothing speaks against it."""
     if isinstance(source.make, Lent):
         return "what was set on it would be lost"
     if source.make is not None:
         module, _, name = source.name.partition(":")
-        if "<lambda>" in name:
-            return "lambda"
-        if "<locals>" in name:
-            return "a local function"
+        if "<lambda>" in name or "<locals>" in name:
+            return "lambda" if "<lambda>" in name else "a local function"
         if module == "__main__":
             return "defined in __main__"
         if _look_up(module, name) is not source.make:
@@ -268,8 +259,7 @@ def _find_factory(name: str) -> Callable[..., Any] | None:
     found = _look_up(module, attribute)
     if callable(found):
         return found
-    is_id = attribute in gymnasium.registry or not attribute.replace(".", "_").isidentifier()
-    if is_id:
+    if attribute in gymnasium.registry or not attribute.replace(".", "_").isidentifier():
         return None
     if module == "__main__":
         what = "other programs cannot import what a script defines in __main__"
@@ -304,12 +294,3 @@ def _explain(name: str, error: BaseException) -> EnvNotMade:
             cure = meant(name) or f"check the spelling, {_find_module(str(error.name))}, or pip install it"
         return EnvNotMade(FIELD, f"'{name}' needs the module '{error.name}', which is not installed", cure=cure)
     return EnvNotMade(FIELD, f"making '{name}' raised {type(error).__name__}: {said}"[:400])
-
-
-def require_registered(name: str) -> None:
-    """Asked before Gymnasium is, whose answer may be several lines long. Without a version, it takes the newest."""
-    import gymnasium
-
-    gymnasium_id = name.rpartition(":")[2]
-    if gymnasium_id not in gymnasium.registry and not any(stem(known) == gymnasium_id for known in gymnasium.registry):
-        raise EnvNotMade("env", f"'{name}' is not registered", cure=nearest(gymnasium_id, name))

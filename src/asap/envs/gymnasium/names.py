@@ -24,12 +24,9 @@ def observation_names(env: Any, notice: Notice) -> tuple[str, ...]:
     space, count = env.observation_space, num_numbers(env.observation_space)
     if isinstance(space, spaces.Dict):
         return _names_of_parts(space, next(iter(_attributes(env, "observation_names")), None), notice)
-    told = _told(env, "observation_names", count)
-    if not told:
-        _tell_misfit(env, "observation_names", count, notice)
-        told = _fitting(_known(env).observations, count)
-    if told:
-        return told
+    names = _given(env, "observation_names", count, notice) or _fitting(_known(env).observations, count)
+    if names:
+        return names
     if isinstance(space, spaces.Discrete):
         columns = GRID_COLUMNS[_stem(env)](env.unwrapped) if _stem(env) in GRID_COLUMNS else None
         states = range(int(space.start), int(space.start + space.n))
@@ -38,63 +35,57 @@ def observation_names(env: Any, notice: Notice) -> tuple[str, ...]:
     return _values(numbers, space) if isinstance(space, spaces.MultiDiscrete) else numbers
 
 
-def _names_of_parts(space: spaces.Dict, told: Any, notice: Notice) -> tuple[str, ...]:
+def _names_of_parts(space: spaces.Dict, given: Any, notice: Notice) -> tuple[str, ...]:
     """By their keys, or by what the environment calls them: `tank`, `arm.joint[0]`, `mode is 2`."""
-    names = tuple(_by_key(space, "", told, "observation_names", notice))
+    names = tuple(_by_key(space, "", given, "observation_names", notice))
     cure = "rename a key, or give the environment observation_names by key"
     for name, count in Counter(names).items():
         if count > 1:
             raise UserError("observation_space", "two parts of Dict have the same name", name, cure)
         if not is_name(name):
-            raise UserError(
-                "observation_space", f"a part has a name of more than {LONGEST_NAME} characters", name, cure
-            )
+            what = f"a part has a name of more than {LONGEST_NAME} characters"
+            raise UserError("observation_space", what, name, cure)
     return names
 
 
-def _by_key(space: Space, name: str, told: Any, field: str, notice: Notice) -> Iterator[str]:
-    """`told` is what the environment calls this part: one name, a name for each of its numbers, or None."""
+def _by_key(space: Space, name: str, given: Any, field: str, notice: Notice) -> Iterator[str]:
+    """`given` is what the environment calls this part: one name, a name for each of its numbers, or None."""
     if isinstance(space, spaces.Dict):
-        if told is not None and not isinstance(told, Mapping):
+        if given is not None and not isinstance(given, Mapping):
             cure = f"give them by key: {_form(space)}"
             notice(f"env: {field}: not used, because they do not say which part of Dict each belongs to; {cure}")
-            told = None
-        told = told or {}
-        for key in itertools.islice((key for key in told if key not in space.spaces), 1):
-            notice(
-                f"env: {field}: {ascii(key)[:80]} is no key of the observations; their keys are {', '.join(space.spaces)}"
-            )
+            given = None
+        given = given or {}
+        for key in itertools.islice((key for key in given if key not in space.spaces), 1):
+            keys = ", ".join(space.spaces)
+            notice(f"env: {field}: {ascii(key)[:80]} is no key of the observations; their keys are {keys}")
         for key, part in space.spaces.items():
-            yield from _by_key(part, f"{name}.{key}" if name else key, told.get(key), f"{field}[{key!r}]", notice)
+            yield from _by_key(part, f"{name}.{key}" if name else key, given.get(key), f"{field}[{key!r}]", notice)
         return
-    is_told = isinstance(told, str) and is_name(told) and bool(told.strip())
-    name = " ".join(told.split()) if is_told else name
+    is_named = isinstance(given, str) and is_name(given) and bool(given.strip())
+    name = " ".join(given.split()) if is_named else name
     places = itertools.product(*map(range, space.shape))
     names = [name] if space.shape in ((), (1,)) else [f"{name}[{', '.join(map(str, place))}]" for place in places]
     is_listed = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
-    if told is not None and not is_told:
-        each = _checked(told, num_numbers(space))
+    if given is not None and not is_named:
+        each = _checked(given, num_numbers(space))
         if each:
             yield from each
             return
-        given = _checked(told, len(names)) if is_listed else ()
-        if not given:
-            notice(_misfit(told, num_numbers(space), field))
-        names = given or names
+        own = _checked(given, len(names)) if is_listed else ()
+        if not own:
+            notice(_misfit(given, num_numbers(space), field))
+        names = own or names
     yield from _values(names, space) if is_listed else names
 
 
-def _form(space: spaces.Dict) -> str:
+def _form(space: Space) -> str:
     """How names of the parts are written."""
-    parts = [f"{key!r}: {_form_of_part(part)}" for key, part in itertools.islice(space.spaces.items(), MOST_KEYS)]
+    if not isinstance(space, spaces.Dict):
+        is_one = isinstance(space, spaces.Discrete) or math.prod(space.shape) == 1
+        return "'NAME'" if is_one else "['NAME', ...]"
+    parts = [f"{key!r}: {_form(part)}" for key, part in itertools.islice(space.spaces.items(), MOST_KEYS)]
     return f"{{{', '.join(parts)}{', ...' if len(space.spaces) > MOST_KEYS else ''}}}"
-
-
-def _form_of_part(part: Space) -> str:
-    if isinstance(part, spaces.Dict):
-        return _form(part)
-    is_one = isinstance(part, spaces.Discrete) or math.prod(part.shape) == 1
-    return "'NAME'" if is_one else "['NAME', ...]"
 
 
 def _values(names: Sequence[str], space: spaces.Discrete | spaces.MultiDiscrete) -> tuple[str, ...]:
@@ -106,12 +97,11 @@ def action_names(env: Any, notice: Notice) -> tuple[str, ...]:
     """One per action to choose from, or per number to set; `notice` hears of names that are not used."""
     space, known, count = env.action_space, _known(env), num_actions(env.action_space)
     is_combined = isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary)
-    told = _told(env, "action_names", count) or (_told_combinations(env, space) if is_combined else ())
-    if not told:
-        _tell_misfit(env, "action_names", count, notice)
-    named = told or _fitting(known.controls if isinstance(space, spaces.Box) else known.actions, count)
-    if named:
-        return named
+    by_parts = _given_combinations(env, space) if is_combined else ()
+    names = by_parts or _given(env, "action_names", count, notice)
+    names = names or _fitting(known.controls if isinstance(space, spaces.Box) else known.actions, count)
+    if names:
+        return names
     if is_combined:
         return tuple(f"action ({', '.join(map(str, values))})" for values in combinations(space))
     if isinstance(space, spaces.Discrete):
@@ -119,15 +109,16 @@ def action_names(env: Any, notice: Notice) -> tuple[str, ...]:
     return _numbered("action", space.shape or (1,))
 
 
-def _told_combinations(env: Any, space: spaces.MultiDiscrete | spaces.MultiBinary) -> tuple[str, ...]:
-    """`left + fire`, where the environment has a list of names for each part; of switches with a name each, those that
-    are on."""
+def _given_combinations(env: Any, space: spaces.MultiDiscrete | spaces.MultiBinary) -> tuple[str, ...]:
+    """`left + fire`, where the environment has names for each part; of switches with a name each, those that are on."""
     parts, count = choices(space), num_actions(space)
-    for told in _attributes(env, "action_names"):
-        values = [_checked(each, len(part)) for each, part in zip(_items(told, len(parts)), parts)]
+    if _given(env, "action_names", count):  # All combinations have a name.
+        return ()
+    for given in _attributes(env, "action_names"):
+        values = [_checked(each, len(part)) for each, part in zip(_items(given, len(parts)), parts)]
         if len(values) == len(parts) and all(values):
             return _checked(map(" + ".join, itertools.product(*values)), count)
-    names = _told(env, "action_names", len(parts))
+    names = _given(env, "action_names", len(parts))
     if not names:
         return ()
     if isinstance(space, spaces.MultiBinary):
@@ -137,19 +128,18 @@ def _told_combinations(env: Any, space: spaces.MultiDiscrete | spaces.MultiBinar
     return _checked((" + ".join(f"{name} {value}" for name, value in each) for each in pairs), count)
 
 
-def _told(env: Any, field: str, count: int) -> tuple[str, ...]:
-    """Names that the environment itself gives; empty if they do not fit."""
-    return next(filter(None, (_checked(told, count) for told in _attributes(env, field))), ())
+def _given(env: Any, field: str, count: int, notice: Notice | None = None) -> tuple[str, ...]:
+    """Names that the environment itself gives; empty, with a notice, if they do not fit."""
+    attributes = _attributes(env, field)
+    names = next(filter(None, (_checked(given, count) for given in attributes)), ())
+    if attributes and not names and notice is not None:
+        notice(_misfit(attributes[0], count, field))
+    return names
 
 
-def _tell_misfit(env: Any, field: str, count: int, notice: Notice) -> None:
-    for told in _attributes(env, field)[:1]:
-        notice(_misfit(told, count, field))
-
-
-def _misfit(told: Any, count: int, field: str) -> str:
+def _misfit(given: Any, count: int, field: str) -> str:
     """Why names are not used."""
-    number, what = len(_items(told, MOST_COUNTED)), field.partition("_")[0]
+    number, what = len(_items(given, MOST_COUNTED)), field.partition("_")[0]
     if number in (0, count):
         return f"env: {field}: must be {'1 name' if count == 1 else f'{count} different names'}; not used"
     return f"env: {field}: {number} name{'s' * (number != 1)} for {count} {what}{'s' * (count != 1)}; not used"
@@ -169,8 +159,8 @@ def _attributes(env: Any, name: str) -> list[Any]:
 def _checked(names: Any, count: int) -> tuple[str, ...]:
     """So many different names, each fit to be printed; empty otherwise."""
     items = _items(names, count)
-    told = tuple(" ".join(str(each).split()) for each in items if not isinstance(each, list | tuple))
-    return told if _fitting(told, count) and all(told) and all(map(is_name, told)) else ()
+    given = tuple(" ".join(str(each).split()) for each in items if not isinstance(each, list | tuple))
+    return given if _fitting(given, count) and all(given) and all(map(is_name, given)) else ()
 
 
 def _items(names: Any, count: int) -> list[Any]:

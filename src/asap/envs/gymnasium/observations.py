@@ -32,9 +32,7 @@ def reading(space: Space, notice: Notice, place: str = "obs") -> Reading:
         return _parts(space, notice, place)
     if isinstance(space, spaces.Discrete):
         return _one_hot(space, place)
-    if isinstance(space, spaces.MultiDiscrete):
-        return _one_hots(space, place)
-    return _vector(space, notice, place)
+    return _one_hots(space, place) if isinstance(space, spaces.MultiDiscrete) else _vector(space, notice, place)
 
 
 def entry(space: Space, index: int, place: str = "obs") -> str:
@@ -68,8 +66,11 @@ def _parts(space: spaces.Dict, notice: Notice, place: str) -> Reading:
 
 def _vector(space: spaces.Box | spaces.MultiBinary, notice: Notice, place: str) -> Reading:
     shape, dtype, is_flat = space.shape, space.dtype, len(space.shape) == 1
-    is_float = np.issubdtype(dtype, np.floating)
-    size = _size_of_few if math.prod(shape) <= _FEW else _size_of_many
+    is_float, are_few = np.issubdtype(dtype, np.floating), math.prod(shape) <= _FEW
+
+    def size(flat: Float[np.ndarray, "O"]) -> float:
+        """A number that is nan or large if any is. For a few numbers a look at each by NumPy is ten times as dear."""
+        return math.hypot(*flat.tolist()) if are_few else float(np.abs(flat).max())
 
     def read(observation: Any) -> Float[np.ndarray, "O"]:
         if is_float and type(observation) is np.ndarray and observation.dtype is dtype and observation.shape == shape:
@@ -81,19 +82,7 @@ def _vector(space: spaces.Box | spaces.MultiBinary, notice: Notice, place: str) 
     return read
 
 
-# One number that is nan or large if any of the vector is. For a few numbers a look at each by NumPy is ten times as
-# dear.
-def _size_of_few(flat: Float[np.ndarray, "O"]) -> float:
-    return math.hypot(*flat.tolist())
-
-
-def _size_of_many(flat: Float[np.ndarray, "O"]) -> float:
-    return float(np.abs(flat).max())
-
-
-def _with_care(
-    observation: Any, space: spaces.Box | spaces.MultiBinary, notice: Notice, place: str
-) -> Float[np.ndarray, "O"]:
+def _with_care(observation: Any, space: Space, notice: Notice, place: str) -> Float[np.ndarray, "O"]:
     try:
         array = np.asarray(observation)
     except Exception:
@@ -176,9 +165,9 @@ def number(reward: Any) -> float:
 
 def flag(name: str, value: Any) -> bool:
     """`terminated` or `truncated`, if it is as good as a bool."""
-    if not _is_truth(value):
-        raise EnvError(f"{name} must be True or False", show(value))
-    return bool(value)
+    if _is_truth(value):
+        return bool(value)
+    raise EnvError(f"{name} must be True or False", show(value))
 
 
 def _is_truth(value: Any) -> bool:

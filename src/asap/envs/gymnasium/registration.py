@@ -1,4 +1,6 @@
-"""Our named tasks in Gymnasium's registry, and what is meant by a name that is not there. Entry points are strings, so that registering does not import JAX."""
+"""Our named tasks in Gymnasium's registry, and what is meant by a name that is not there.
+
+Entry points are strings, so that registering does not import JAX."""
 
 import difflib
 import importlib.abc
@@ -19,30 +21,29 @@ ENVIRONMENTS = (
 )
 IDS = {name: gymnasium_id for gymnasium_id, name, _ in ENVIRONMENTS}
 
-_known: frozenset[str] = frozenset()
+_known: set[str] = set()
 
 
 def known_ids() -> frozenset[str]:
     """What was registered when gymnasium and asap had been imported: by them, and by no file that was read since."""
-    return _known
+    return frozenset(_known)
 
 
 def register() -> None:
     """Makes `gymnasium.make("asap/TwoRooms-v0")` work; a second call changes nothing."""
     import gymnasium
 
-    global _known
-
     for gymnasium_id, name, max_episode_steps in ENVIRONMENTS:
         if gymnasium_id not in gymnasium.registry:
             gymnasium.register(
                 gymnasium_id,
                 entry_point="asap.envs.gymnasium.exported:TaskEnv",
-                vector_entry_point="asap.envs.gymnasium.exported_vector:TaskVectorEnv",
+                vector_entry_point="asap.envs.gymnasium.exported:TaskVectorEnv",
                 max_episode_steps=max_episode_steps,
                 kwargs={"name": name},
             )
-    _known = _known or frozenset(gymnasium.registry)
+    if not _known:
+        _known.update(gymnasium.registry)
 
 
 class _AfterGymnasium(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -75,9 +76,8 @@ def register_with_gymnasium() -> None:
 
 
 def nearest(gymnasium_id: str, name: str) -> str:
-    """The cure for an unknown id, all of `name` or its end: the newest version, the id most like it, a package to install,
-    or a file of the current folder.
-    """
+    """The cure for an unknown id, all of `name` or its end: the newest version, the id most like it, a module to name,
+    or a file of the current folder."""
     import gymnasium
 
     if gymnasium_id in IDS:
@@ -92,11 +92,8 @@ def nearest(gymnasium_id: str, name: str) -> str:
     namespace, slash, _ = gymnasium_id.rpartition("/")
     if slash and not any(spec.namespace == namespace for spec in known):
         return f"name the module that registers '{namespace}' too, as in 'module:{gymnasium_id}'"
-    return (
-        meant(name)
-        or did_you_mean(gymnasium_id, gymnasium.registry)
-        or "list what there is with gymnasium.pprint_registry()"
-    )
+    cure = meant(name) or did_you_mean(gymnasium_id, gymnasium.registry)
+    return cure or "list what there is with gymnasium.pprint_registry()"
 
 
 def stem(gymnasium_id: str) -> str:
@@ -113,10 +110,8 @@ MOST_FILES, MOST_BYTES = 200, 1 << 20  # Of the current folder, looked through f
 
 
 def meant(name: str) -> str:
-    """The cure for `tanks.TwoTanks`, `tanks.py:TwoTanks`, `TwoTanks` or `tank:TwoTanks` in a folder with tanks.py.
-
-    Files are read as text: nothing is imported.
-    """
+    """The cure for `tanks.TwoTanks`, `tanks.py:TwoTanks`, `TwoTanks` or `tank:TwoTanks` in a folder with tanks.py. Files
+    are read as text: nothing is imported."""
     place, colon, attribute = name.partition(":")
     module = os.path.normpath(place).removesuffix(".py").replace("/", ".")
     if not colon:

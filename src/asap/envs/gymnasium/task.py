@@ -4,7 +4,7 @@ import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -15,17 +15,15 @@ from jaxtyping import Float
 from asap.base.errors import UserError
 from asap.base.spec import Spec
 from asap.envs.gymnasium import spaces as space_records
-from asap.envs.gymnasium.actions import control
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError, show
 from asap.envs.gymnasium.isolation import Isolated, Surroundings
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.envs.gymnasium.names import action_names, is_name, observation_names
 from asap.envs.gymnasium.observations import reading
-from asap.envs.gymnasium.spaces import bounds, check_spaces, num_actions, num_numbers, shape_of
+from asap.envs.gymnasium.spaces import bounds, check_spaces, control, num_actions, num_numbers, shape_of
 
 DISCOUNT = 0.99
-STEPS = 300_000  # Budget where the user says none.
 FREQUENCIES = (0.25, 0.5)
 PLANES_OF_CONTROLS, MOST_PLANES, FEW_INPUTS = 2, 4, 6  # Where the user says nothing.
 SETTINGS = {
@@ -58,11 +56,15 @@ class HostedTask:
     threshold: float | None  # The mean return at which its makers call it solved.
     observation_space: Space
     action_space: Space
-    basis: str = "linear"
-    misspecified: tuple[float, ...] = ()
-    approximate: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()  # What the user should know before it is learned; not kept in files.
     is_recorded: bool = False  # Read from a file: nobody has looked at the environment in this process.
+    basis: ClassVar[str] = "linear"
+    misspecified: ClassVar[tuple[float, ...]] = ()
+    approximate: ClassVar[tuple[float, ...]] = ()
+    descriptor: ClassVar[tuple[float, ...]] = ()
+    reference: ClassVar[None] = None  # Nobody has measured any.
+    play_settings: ClassVar[Mapping[str, Any]] = PLAY_SETTINGS
+    budget: ClassVar[Mapping[str, Any]] = {"run.steps": 300_000}
 
     @property
     def frequencies(self) -> tuple[tuple[float, ...], ...]:
@@ -77,8 +79,7 @@ class HostedTask:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Where its defaults differ from those for tasks that we know: as many skills as actions, if there are not too
-        many.
+        """Where its defaults differ from the general ones: as many skills as actions, if there are not too many.
 
         Skills of a single action need a plane wherever the action changes: with many observations too few are found.
         """
@@ -91,28 +92,12 @@ class HostedTask:
         return {**SETTINGS, "policy.hyperplanes": planes, "policy.skills": skills}
 
     @property
-    def play_settings(self) -> Mapping[str, Any]:
-        return PLAY_SETTINGS
-
-    @property
     def inputs(self) -> tuple[str, ...]:
         return self.spec.observation_names
 
     @property
-    def descriptor(self) -> tuple[float, ...]:
-        return ()
-
-    @property
-    def reference(self) -> None:
-        """Nobody has measured any."""
-
-    @property
     def hosted_source(self) -> HostedSource:
         return HostedSource(self.source, self.limits)
-
-    @property
-    def budget(self) -> Mapping[str, Any]:
-        return {"run.steps": STEPS}
 
     @property
     def observation_shape(self) -> Any:
@@ -134,7 +119,7 @@ class HostedTask:
                 return vector(observation) if is_vector else read(observation)
             except EnvError as error:
                 cure = f"give what {self.name} returns, or several stacked on a first axis"
-                got = list(observation) if isinstance(observation, Mapping) else np.shape(observation)
+                got = list(observation) if isinstance(observation, Mapping) else _shape(observation)
                 raise UserError("obs", error.what, error.value or got, cure) from None
 
         return checked
@@ -143,7 +128,19 @@ class HostedTask:
         return control(self.action_space)
 
     def record(self) -> dict[str, Any]:
-        return record(self)
+        """All that a policy for the task needs to be used again, as JSON has it; the environment itself stays outside."""
+        return {
+            "name": self.name,
+            "options": self.source.options if self.source.make is None else {},
+            "rules": list(self.limits),
+            "spec": {name: value for name, value in asdict(self.spec).items() if name not in _OF_SPACES},
+            "reward_threshold": self.threshold,
+            "observation_space": space_records.record(self.observation_space),
+            "action_space": space_records.record(self.action_space),
+        }
+
+
+_OF_SPACES = ("observation_low", "observation_high", "continuous", "action_low", "action_high", "numbered")
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
@@ -177,9 +174,8 @@ def require_fit(given: HostedTask, wanted: HostedTask, notice: Callable[[str], N
     for name in ("observation_space", "action_space"):
         has, needs = getattr(given, name), getattr(wanted, name)
         if _kind(has) != _kind(needs):
-            raise UserError(
-                "env", f"{name} must be like {needs}, for which the model was made", has, "give another one"
-            )
+            what = f"{name} must be like {needs}, for which the model was made"
+            raise UserError("env", what, has, "give another one")
         if space_records.record(has) != space_records.record(needs):
             notice(f"env: {name} has other bounds: it is {has}, the model was made for {needs}")
 
@@ -201,7 +197,11 @@ def _has_box(space: Space) -> bool:
 
 def _described(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
     check_spaces(env.observation_space, env.action_space)
-    notes = [note for wrapper, note in _NOTES.items() if _is_within(env, wrapper)]
+    notes = [
+        f"{wrapper.__name__}: its numbers drift while it runs, so {harm}; ASAP scales {scaled} itself: leave the wrapper out"
+        for wrapper, (harm, scaled) in _NOTES.items()
+        if _is_within(env, wrapper)
+    ]
     spec = Spec(
         observation_names=observation_names(env, notes.append),
         action_names=action_names(env, notes.append),
@@ -212,19 +212,16 @@ def _described(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
     )
     threshold = env.spec.reward_threshold if env.spec is not None else None
     if not _is_threshold(threshold):
-        raise UserError(
-            "env", "reward_threshold must be a finite number", show(threshold), "give its spec one, or none"
-        )
+        cure = "give its spec one, or none"
+        raise UserError("env", "reward_threshold must be a finite number", show(threshold), cure)
     threshold = None if threshold is None else float(threshold)
     seen = env.observation_space, env.action_space
-    return HostedTask(source.name, source, limits, spec, threshold, *seen, notes=tuple(notes))
+    return HostedTask(source.name, source, limits, spec, threshold, *seen, tuple(notes))
 
 
-_NOTES = {
-    NormalizeObservation: "NormalizeObservation: its numbers drift while it runs, so rules over them are not in the "
-    "environment's units; ASAP scales observations itself: leave the wrapper out",
-    NormalizeReward: "NormalizeReward: its numbers drift while it runs, so returns are not the environment's; ASAP scales "
-    "advantages itself: leave the wrapper out",
+_NOTES = {  # Why to leave a wrapper out, and what ASAP scales itself.
+    NormalizeObservation: ("rules over them are not in the environment's units", "observations"),
+    NormalizeReward: ("returns are not the environment's", "advantages"),
 }
 
 
@@ -246,33 +243,12 @@ def _is_threshold(value: Any) -> bool:
 
 def _spec_of_spaces(observations: Space, actions: Space) -> dict[str, Any]:
     """What a policy must know of the spaces."""
-    low, high = bounds(observations)
-    told = {
-        "observation_low": tuple(low.tolist()),
-        "observation_high": tuple(high.tolist()),
-        "numbered": isinstance(observations, spaces.Discrete),
-    }
+    low, high = (tuple(bound.tolist()) for bound in bounds(observations))
+    fields = {"observation_low": low, "observation_high": high, "numbered": isinstance(observations, spaces.Discrete)}
     if not isinstance(actions, spaces.Box):
-        return told | {"continuous": False}
+        return fields | {"continuous": False}
     low, high = (tuple(np.asarray(bound, float).ravel().tolist()) for bound in (actions.low, actions.high))
-    return told | {"continuous": True, "action_low": low, "action_high": high}
-
-
-def record(task: HostedTask) -> dict[str, Any]:
-    """All that a policy for the task needs to be used again, as JSON has it; the environment itself stays outside."""
-    spec = {name: value for name, value in asdict(task.spec).items() if name not in _OF_SPACES}
-    return {
-        "name": task.name,
-        "options": task.source.options if task.source.make is None else {},
-        "rules": list(task.limits),
-        "spec": spec,
-        "reward_threshold": task.threshold,
-        "observation_space": space_records.record(task.observation_space),
-        "action_space": space_records.record(task.action_space),
-    }
-
-
-_OF_SPACES = ("observation_low", "observation_high", "continuous", "action_low", "action_high", "numbered")
+    return fields | {"continuous": True, "action_low": low, "action_high": high}
 
 
 def _checked_spec(spec: Spec, name: str) -> Spec:
@@ -291,22 +267,22 @@ def _checked_spec(spec: Spec, name: str) -> Spec:
     return spec
 
 
-def restore(told: dict[str, Any]) -> HostedTask:
+def restore(record: dict[str, Any]) -> HostedTask:
     """The task of a record, checked: its numbers decide shapes."""
     try:
-        spaces_ = [space_records.restore(told[name]) for name in ("observation_space", "action_space")]
+        spaces_ = [space_records.restore(record[name]) for name in ("observation_space", "action_space")]
         check_spaces(*spaces_)
-        spec = {name: tuple(value) if isinstance(value, list) else value for name, value in told["spec"].items()}
+        spec = {name: tuple(value) if isinstance(value, list) else value for name, value in record["spec"].items()}
         if spec.pop("unit", ""):  # Earlier releases had one, empty for environments.
             raise ValueError("units are of our own tasks")
-        spec = _checked_spec(Spec(**{**spec, **_spec_of_spaces(*spaces_)}), str(told["name"]))
-        source, limits = EnvSource(str(told["name"]), dict(told["options"])), EnvLimits.checked(*told["rules"])
+        spec = _checked_spec(Spec(**{**spec, **_spec_of_spaces(*spaces_)}), str(record["name"]))
+        source, limits = EnvSource(str(record["name"]), dict(record["options"])), EnvLimits.checked(*record["rules"])
         sizes = [num_numbers(spaces_[0]), num_actions(spaces_[1])]
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, AssertionError, RecursionError) as error:
         raise UserError("task", "cannot be read from the file", type(error).__name__, "save it again") from None
     if sizes != [len(spec.observation_names), spec.num_actions]:
         raise UserError("task", "names and spaces in the file do not fit", sizes, "save it again")
-    threshold = told.get("reward_threshold")
+    threshold = record.get("reward_threshold")
     if not _is_threshold(threshold):
         raise UserError("task", "has a reward threshold that is no number", repr(threshold)[:80], "save it again")
     return HostedTask(source.name, source, limits, spec, threshold, *spaces_, is_recorded=True)

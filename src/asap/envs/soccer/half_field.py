@@ -40,8 +40,8 @@ LENGTH, WIDTH = Unit("m", NORMALISED_HALF_LENGTH, NORMALISED_HALF_LENGTH - MARGI
 class Rewards(NamedTuple):
     """Signs from the paper, sizes ours. A kick pays when it is given, an end when it comes.
 
-    A loss must cost so little that playing on is worth more than keeping the ball for ever, also where few games are
-    won: on R3 one in four is. The same holds for what a dribble pays.
+    A loss must cost so little that playing on is worth more than keeping the ball for ever, also on R3, where one game in
+    four is won. The same holds for what a dribble pays.
     """
 
     goal: float = 1.0
@@ -125,10 +125,8 @@ class Striker(Env):
         offset = jnp.asarray(STRIKER_OFFSETS, jnp.float32)[(draws[2] * len(STRIKER_OFFSETS)).astype(jnp.int32)]
         x = jnp.clip(ball.x + OFFSET * (draws[3] + offset[0]), -0.1, c.PITCH_HALF_LENGTH)
         y = jnp.clip(ball.y + OFFSET * (draws[4] + offset[1]), -HALF_WIDTH_OF_STARTS, HALF_WIDTH_OF_STARTS)
-        players = [rested(Vector(x, y), math.pi * (2 * draws[5] - 1))]
-        players.append(
-            rested(Vector(jnp.full_like(x, c.PITCH_HALF_LENGTH), jnp.zeros_like(x)), jnp.full_like(x, math.pi / 2))
-        )
+        in_goal = Vector(jnp.full_like(x, c.PITCH_HALF_LENGTH), jnp.zeros_like(x))
+        players = [rested(Vector(x, y), math.pi * (2 * draws[5] - 1)), rested(in_goal, jnp.full_like(x, math.pi / 2))]
         for i in range(self.num_defenders):
             u, v, w = draws[6 + 3 * i : 9 + 3 * i]
             players.append(rested(_between(task.defender_low, task.defender_high, u, v), math.pi * (2 * w - 1)))
@@ -150,27 +148,21 @@ class Striker(Env):
         return Dice(Noise(ball, players), *sights)
 
     def transition(self, noise: Dice, state: Match, action: Int[Array, ""], task: StrikerTask) -> Timestep:
-        world = state.world
-        me, keeper, *defenders = world.players
+        world, perception = state.world, task.perception
+        me, *others = world.players
         meeting = meet(Runner.of(me), world.ball, striker.MEETING_RADIUS)
         has_ball = striker.has_ball(me, world.ball)
-        seen = tuple(
-            _seen(me, other, i == 0, dice, task.perception)
-            for i, (other, dice) in enumerate(zip(world.players[1:], noise.sight))
-        )
-        keeper_ball, *defender_balls = (
-            world.ball._replace(position=_blurred(other.position, world.ball.position, dice, task.perception))
-            for other, dice in zip(world.players[1:], noise.ball_sight)
-        )
-        commands = (
-            striker.act(action, me, world.ball, seen),
-            opponents.goalkeeper(keeper, keeper_ball, meeting, has_ball, task.goalkeeper_speed),
-            *(
-                opponents.defender(other, ball, meeting, has_ball, side)
-                for other, ball, side in zip(defenders, defender_balls, (1.0, -1.0))
-            ),
-        )
-        after = _refereed(state, step(world, commands, noise.physics))
+        dice = zip(others, noise.sight)
+        seen = tuple(_seen(me, other, i == 0, polar, perception) for i, (other, polar) in enumerate(dice))
+        balls = [
+            world.ball._replace(position=_blurred(other.position, world.ball.position, polar, perception))
+            for other, polar in zip(others, noise.ball_sight)
+        ]
+        commands = [striker.act(action, me, world.ball, seen)]
+        commands += [opponents.goalkeeper(others[0], balls[0], meeting, has_ball, task.goalkeeper_speed)]
+        for other, ball, side in zip(others[1:], balls[1:], (1.0, -1.0)):
+            commands.append(opponents.defender(other, ball, meeting, has_ball, side))
+        after = _refereed(state, step(world, tuple(commands), noise.physics))
         reward = _kick_reward(world.ball, action, has_ball) + _end_reward(after.status)
         return Timestep(after, reward, after.status != IN_GAME, after.status == GOAL)
 
@@ -238,8 +230,8 @@ def _refereed(before: Match, world: World) -> Match:
     offence, defence = near[0], jnp.stack(near[1:]).any(0)
     take_time = jnp.where(defence, before.take_time + 1, jnp.where(offence, 0, before.take_time))
     untouched = jnp.where(offence | defence, 0, before.untouched + 1)
-    me, keeper = world.players[:2]
-    kept = near[1] & ((keeper.position - new).square <= (me.position - new).square)
+    me, goalkeeper = world.players[:2]
+    kept = near[1] & ((goalkeeper.position - new).square <= (me.position - new).square)
     status = jnp.where(untouched > UNTOUCHED_CYCLES, OUT_OF_TIME, jnp.where(kept, CAPTURED, IN_GAME))
     status = jnp.where(take_time >= CAPTURE_CYCLES, CAPTURED, status)
     status = jnp.where(before.was_out, OUT_OF_BOUNDS, status)

@@ -30,7 +30,7 @@ def goalkeeper(me: Body, ball: Ball, striker: Meeting, striker_has_ball: Bool[Ar
     """Catch, clear, chase, or stand where the angle is covered. `speed` scales the power of its dashes."""
     ours = meet(Runner.of(me), ball, CATCH_RADIUS, both_ways=True)
     chased = run_to(me, _chase_point(me, ball, ours), speed * c.POWER_MAX, both_ways=True)
-    chases = _is_chasing(me, ball, ours, striker, striker_has_ball)
+    chases = _is_chasing(ball, ours, striker, striker_has_ball)
     command = choose(chases, chased, _positioned(me, ball, striker, speed))
     offset = ball.position - me.position
     catches = (me.catch_ban == 0) & (offset.square < CATCH_TRY**2) & is_in_area(ball.position, margin=1.0)
@@ -49,17 +49,11 @@ def _is_shot(ball: Ball) -> Bool[Array, ""]:
     """Near the goal, fast, and on a line that hits it, give or take 2 m."""
     to_line = c.PITCH_HALF_LENGTH - ball.position.x
     crossing = ball.position.y + ball.velocity.y * to_line / jnp.maximum(ball.velocity.x, 1e-3)
-    return (
-        (to_line < 12.5)
-        & (ball.velocity.square > 0.25)
-        & (ball.velocity.x > 0)
-        & (jnp.abs(crossing) < c.GOAL_HALF_WIDTH + 2)
-    )
+    is_fast = (to_line < 12.5) & (ball.velocity.square > 0.25) & (ball.velocity.x > 0)
+    return is_fast & (jnp.abs(crossing) < c.GOAL_HALF_WIDTH + 2)
 
 
-def _is_chasing(
-    me: Body, ball: Ball, ours: Meeting, striker: Meeting, striker_has_ball: Bool[Array, ""]
-) -> Bool[Array, ""]:
+def _is_chasing(ball: Ball, ours: Meeting, striker: Meeting, striker_has_ball: Bool[Array, ""]) -> Bool[Array, ""]:
     soon = ball.position + ball.velocity
     close = (soon.x > c.PITCH_HALF_LENGTH - 8.0) & (jnp.abs(soon.y) < c.GOAL_HALF_WIDTH + 3)
     left_alone = (striker.cycles + 3 < ours.cycles) & (striker.cycles < 7)
@@ -107,8 +101,7 @@ def _positioned(me: Body, ball: Ball, striker: Meeting, speed: Scalar) -> Comman
 
 
 def defender(me: Body, ball: Ball, striker: Meeting, striker_has_ball: Bool[Array, ""], side: float) -> Command:
-    """Tackle, carry the ball away, go for it, or stand at home between it and the goal. `side` is -1 or 1: the centre
-    back."""
+    """Tackle, carry the ball away, go for it, or stand between it and the goal. `side` is -1 or 1: the centre back."""
     ours = meet(Runner.of(me), ball, c.KICKABLE - 0.3)
     mine = ours.cycles + CAUTION
     intercepts = (mine <= 3) | (mine < striker.cycles + PATIENCE)
@@ -122,7 +115,6 @@ def defender(me: Body, ball: Ball, striker: Meeting, striker_has_ball: Bool[Arra
 
 
 def defender_home(ball: Ball, side: float) -> Vector:
-    """Goal-side of the ball: 9 m far out, beside it near the goal, shifted towards the ball's side (fitted to
-    recordings)."""
+    """Goal-side of the ball: 9 m far out, beside it near the goal, shifted to the ball's side (fitted to recordings)."""
     far, near = 10.4 + 0.8 * ball.position.x, 21.7 + 0.5 * ball.position.x
     return Vector(jnp.minimum(far, near), 0.38 * ball.position.y + 2.9 * side)

@@ -2,8 +2,7 @@
 
 Pure functions of a world with one ball and a tuple of players, every number a scalar: worlds are batched with `vmap`,
 and then each number is a flat array. Random numbers come in as `Noise`, all zeros for a world without noise. The
-functions keep the precision of their inputs: the recorded games are replayed in double precision, training runs in
-single.
+precision is that of the inputs: recorded games are replayed in double precision, training runs in single.
 """
 
 import functools
@@ -104,12 +103,8 @@ def _one_by_one(function: Callable, *of_players: tuple) -> Any:
     Written out for all, the compiler would compute them anew for whatever depends on them, many times over."""
     stacked = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for each in of_players]
     _, results = jax.lax.scan(lambda _, player: (None, function(*player)), None, tuple(stacked))
-    each = [jax.tree.map(lambda leaf: leaf[i], results) for i in range(len(of_players[0]))]
-    is_pair = type(each[0]) is tuple
-    return tuple(zip(*each)) if is_pair else tuple(each)
-
-
-# ---- Commands -----------------------------------------------------------------------------------------------------
+    each = tuple(jax.tree.map(lambda leaf: leaf[i], results) for i in range(len(of_players[0])))
+    return tuple(zip(*each)) if type(each[0]) is tuple else each  # Of pairs, two tuples.
 
 
 class _Act(NamedTuple):
@@ -129,18 +124,13 @@ def _act(player: Body, order: Command) -> _Act:
 
 
 def _acted(ball: Ball, player: Body, act: _Act, dice: PlayerNoise) -> tuple[Vector, Body]:
-    """What a player does to the ball, and to itself."""
-    return _struck(ball, player, act, dice), _ran(player, act, dice)
-
-
-def _ran(player: Body, act: _Act, dice: PlayerNoise) -> Body:
-    """The player after its own dash or turn, moved; a tackle freezes it, a try to catch bans the next."""
-    push, cost = _dash(player, act)
-    position, velocity = _moved(
-        player, push, c.PLAYER_SIZE, c.PLAYER_ACCEL_MAX, c.PLAYER_SPEED_MAX, c.PLAYER_RAND, dice.motion
-    )
+    """What a player does to the ball, and the player after its own dash or turn, moved; a tackle freezes it, a try to
+    catch bans the next."""
+    struck, (push, cost) = _struck(ball, player, act, dice), _dash(player, act)
+    limits = c.PLAYER_SIZE, c.PLAYER_ACCEL_MAX, c.PLAYER_SPEED_MAX, c.PLAYER_RAND
+    position, velocity = _moved(player, push, *limits, dice.motion)
     turn = (1 + c.PLAYER_RAND * dice.turn) * act.angle / (1 + c.INERTIA_MOMENT * player.velocity.length)
-    return player._replace(
+    return struck, player._replace(
         position=position,
         velocity=velocity,
         body=jnp.where(act.kind == TURN, wrapped(player.body + turn), player.body),
@@ -234,22 +224,12 @@ def _caught(world: World, acts: tuple[_Act, ...]) -> World:
         offset = ball.position - player.position
         distance = offset.length
         approach = offset * ((distance - c.TOUCHING) / jnp.maximum(distance, 1e-9))
-        players.append(
-            player._replace(
-                position=where(caught, player.position + approach, player.position),
-                velocity=where(caught, Vector(0.0, 0.0), player.velocity),
-                body=jnp.where(caught, offset.angle, player.body),
-            )
-        )
+        position = where(caught, player.position + approach, player.position)
+        velocity = where(caught, Vector(0.0, 0.0), player.velocity)
+        body = jnp.where(caught, offset.angle, player.body)
+        players.append(player._replace(position=position, velocity=velocity, body=body))
         any_caught = any_caught | caught
     return _collided(World(ball, tuple(players)), any_caught)
-
-
-# ---- Motion -------------------------------------------------------------------------------------------------------
-
-
-def _clipped(vector: Vector, limit: float) -> Vector:
-    return vector * jnp.minimum(1.0, limit / jnp.maximum(vector.length, 1e-9))
 
 
 def _moved(
@@ -257,7 +237,11 @@ def _moved(
 ) -> tuple[Vector, Vector]:
     """Position and velocity (not yet decayed) after one cycle. The speed is limited only when something pushes."""
     position, velocity = moving.position, moving.velocity
-    pushed = _clipped(velocity + _clipped(push, accel_max), speed_max)
+
+    def clipped(vector: Vector, limit: float) -> Vector:
+        return vector * jnp.minimum(1.0, limit / jnp.maximum(vector.length, 1e-9))
+
+    pushed = clipped(velocity + clipped(push, accel_max), speed_max)
     velocity = where((push.x != 0) | (push.y != 0), pushed, velocity)
     velocity = velocity + _spread(rand * velocity.length, dice)
     return _reflected(position, velocity, size + c.POST_RADIUS)
@@ -288,8 +272,7 @@ def _collided(world: World, allowed: Bool[Array, ""] | bool = True) -> World:
 
     def goes_on(carry) -> Bool[Array, ""]:
         places, _, round_ = carry
-        touching = overlap(places)
-        return allowed & (round_ < c.COLLISION_ROUNDS) & jnp.stack(touching).any()
+        return allowed & (round_ < c.COLLISION_ROUNDS) & jnp.stack(overlap(places)).any()
 
     def one_round(carry):
         places, hit, round_ = carry
@@ -321,6 +304,5 @@ def _breathed(player: Body) -> Body:
     effort = jnp.where(weak, jnp.maximum(c.EFFORT_MIN, player.effort - c.EFFORT_DOWN_STEP), player.effort)
     effort = jnp.where(player.stamina >= c.EFFORT_UP, jnp.minimum(1.0, effort + c.EFFORT_UP_STEP), effort)
     gain = jnp.minimum(jnp.minimum(recovery * c.STAMINA_INC, c.STAMINA_MAX - player.stamina), player.capacity)
-    return player._replace(
-        stamina=player.stamina + gain, capacity=player.capacity - gain, effort=effort, recovery=recovery
-    )
+    stamina, capacity = player.stamina + gain, player.capacity - gain
+    return player._replace(stamina=stamina, capacity=capacity, effort=effort, recovery=recovery)

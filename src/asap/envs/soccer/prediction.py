@@ -22,7 +22,7 @@ def ball_after(ball: Ball, cycles: Scalar) -> Vector:
     return ball.position + ball.velocity * ((1 - jnp.exp(math.log(c.BALL_DECAY) * cycles)) / (1 - c.BALL_DECAY))
 
 
-def cycles_to_roll(distance: Scalar, speed: Scalar) -> Scalar:
+def roll_cycles(distance: Scalar, speed: Scalar) -> Scalar:
     """Cycles until a ball kicked with this speed has rolled that far; many where it stops before."""
     left = 1 - distance * (1 - c.BALL_DECAY) / jnp.maximum(speed, 1e-3)
     return jnp.log(jnp.maximum(left, 1e-2)) / math.log(c.BALL_DECAY)
@@ -34,7 +34,7 @@ def dash_travel(cycles: Scalar) -> Scalar:
     return top * (cycles - decay * (1 - jnp.exp(math.log(decay) * cycles)) / (1 - decay))
 
 
-def cycles_to_dash(distance: Scalar) -> Scalar:
+def dash_cycles(distance: Scalar) -> Scalar:
     """The inverse of `dash_travel`, to a tenth of a cycle: the start costs two thirds of a cycle in the end."""
     distance = jnp.maximum(distance, 0.0)
     lag = c.PLAYER_DECAY / (1 - c.PLAYER_DECAY)
@@ -42,9 +42,9 @@ def cycles_to_dash(distance: Scalar) -> Scalar:
 
 
 class Runner(NamedTuple):
-    """What decides how soon a player gets somewhere: where it drifts to, where it looks, how fast it turns."""
+    """What decides how soon a player gets somewhere: where it is next, where it looks, how fast it turns."""
 
-    drift: Vector
+    next_position: Vector
     heading: Vector
     speed: Scalar
 
@@ -54,15 +54,14 @@ class Runner(NamedTuple):
 
     def cycles_to(self, target: Vector, radius: float, both_ways: bool = False) -> Scalar:
         """Turns and dashes until within `radius` of the target; `both_ways` for a player that also runs backwards."""
-        offset = target - self.drift
+        offset = target - self.next_position
         distance = offset.length
         cosine = offset.dot(self.heading) / jnp.maximum(distance, 1e-6)
         cosine = jnp.abs(cosine) if both_ways else cosine
         # One turn makes 180 degrees at rest and 60 at full speed.
-        needed = jnp.where(
-            cosine > math.cos(TURN_MARGIN), 0.0, jnp.where((cosine < 0.3) & (self.speed > 0.2), 2.0, 1.0)
-        )
-        return jnp.where(distance <= radius, 0.0, needed) + cycles_to_dash(distance - radius)
+        turns = jnp.where((cosine < 0.3) & (self.speed > 0.2), 2.0, 1.0)
+        turns = jnp.where(cosine > math.cos(TURN_MARGIN), 0.0, turns)
+        return jnp.where(distance <= radius, 0.0, turns) + dash_cycles(distance - radius)
 
 
 class Meeting(NamedTuple):
@@ -80,9 +79,6 @@ def meet(runner: Runner, ball: Ball, radius: float, both_ways: bool = False) -> 
     return Meeting(cycles, ball_after(ball, cycles))
 
 
-# ---- Commands -----------------------------------------------------------------------------------------------------
-
-
 def turn_to(player: Body, error: Scalar) -> Command:
     """The turn that makes up for the inertia of a running body."""
     moment = jnp.clip(error * (1 + c.INERTIA_MOMENT * player.velocity.length), -math.pi, math.pi)
@@ -93,9 +89,7 @@ def choose(condition: Bool[Array, ""], yes: Command, no: Command) -> Command:
     return Command(*(jnp.where(condition, a, b) for a, b in zip(yes, no)))
 
 
-def run_to(
-    player: Body, target: Vector, power: Scalar, margin: Scalar = TURN_MARGIN, both_ways: bool = False
-) -> Command:
+def run_to(player: Body, target: Vector, power: Scalar, both_ways: bool = False) -> Command:
     """Turn until the target is ahead, then dash; `both_ways` players also run backwards where that saves the turn."""
     error = wrapped((target - player.position).angle - player.body)
     dash = Command(jnp.int32(DASH), jnp.float32(power), jnp.float32(0))
@@ -104,7 +98,7 @@ def run_to(
         is_back = jnp.abs(behind) < jnp.abs(error)
         dash = dash._replace(power=jnp.where(is_back, -power, power))
         error = jnp.where(is_back, behind, error)
-    return choose(jnp.abs(error) > margin, turn_to(player, error), dash)
+    return choose(jnp.abs(error) > TURN_MARGIN, turn_to(player, error), dash)
 
 
 def fastest(ball: Ball, direction: Vector, touch: Touch) -> Scalar:
@@ -118,8 +112,8 @@ def fastest(ball: Ball, direction: Vector, touch: Touch) -> Scalar:
 def kick(player: Body, ball: Ball, velocity: Vector, touch: Touch) -> Command:
     """The command that gives the ball this velocity, or as much of the change as full power makes."""
     change = velocity - ball.velocity
-    power = change.length / touch.kick_rate
-    return Command(jnp.int32(KICK), jnp.minimum(power, c.POWER_MAX), wrapped(change.angle - player.body))
+    power = jnp.minimum(change.length / touch.kick_rate, c.POWER_MAX)
+    return Command(jnp.int32(KICK), power, wrapped(change.angle - player.body))
 
 
 def idle() -> Command:

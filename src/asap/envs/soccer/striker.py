@@ -14,17 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from asap.envs.soccer import vectors as c
 from asap.envs.soccer.physics import Ball, Body, Command, Touch
-from asap.envs.soccer.prediction import (
-    Runner,
-    choose,
-    cycles_to_roll,
-    dash_travel,
-    fastest,
-    kick,
-    meet,
-    run_to,
-    turn_to,
-)
+from asap.envs.soccer.prediction import Runner, choose, dash_travel, fastest, kick, meet, roll_cycles, run_to, turn_to
 from asap.envs.soccer.vectors import Scalar, Vector, towards, wrapped
 
 MOVE, DRIBBLE, SHOOT = range(3)
@@ -131,11 +121,10 @@ def _course(me: Body, ball: Ball, ahead: Vector, turn: Scalar, speed: Scalar, da
     """Kick, turn and dash so that the ball lies just ahead when they are done."""
     first_turn = math.pi / (1 + c.INERTIA_MOMENT * c.PLAYER_DECAY * speed)
     num_turns = jnp.where(jnp.abs(turn) < 1e-3, 0.0, jnp.where(jnp.abs(turn) <= first_turn, 1.0, 2.0))
-    decay = jnp.where(num_turns == 0, 1.0, jnp.where(num_turns == 1, c.BALL_DECAY, c.BALL_DECAY**2)) * c.BALL_DECAY ** (
-        1 + dashes
-    )
-    drift = 1 / (1 - c.PLAYER_DECAY)
-    trap = me.position + me.velocity * drift + ahead * (dash_travel(dashes) + TRAP_AHEAD)
+    of_turns = jnp.where(num_turns == 0, 1.0, jnp.where(num_turns == 1, c.BALL_DECAY, c.BALL_DECAY**2))
+    decay = of_turns * c.BALL_DECAY ** (1 + dashes)
+    rolled_out = 1 / (1 - c.PLAYER_DECAY)
+    trap = me.position + me.velocity * rolled_out + ahead * (dash_travel(dashes) + TRAP_AHEAD)
     return Course(trap, (trap - ball.position) * ((1 - c.BALL_DECAY) / (1 - decay)), 1 + num_turns + dashes)
 
 
@@ -219,17 +208,15 @@ def _chance(ball: Ball, touch: Touch, opponents: tuple[Opponent, ...], aim_y: Sc
     for opponent in opponents:
         offset = opponent.position - ball.position
         along = jnp.clip(offset.dot(direction), 0.0, far)
-        theirs = opponent.runner.cycles_to(
-            ball.position + direction * along, opponent.reach, both_ways=opponent.is_goalkeeper
-        )
-        spare = theirs - cycles_to_roll(along, speed)
+        nearest = ball.position + direction * along
+        theirs = opponent.runner.cycles_to(nearest, opponent.reach, both_ways=opponent.is_goalkeeper)
+        spare = theirs - roll_cycles(along, speed)
         possible &= spare > 0
         score = score + jnp.where(spare > 1, 100.0, 0.0) + jnp.clip(spare, 0.0, 5.0)  # Among equals, the safest.
         if opponent.is_goalkeeper:
             cosine = offset.dot(direction) * jax.lax.rsqrt(jnp.maximum(offset.square, 1e-6))
-            degrees_squared = (
-                2 * math.degrees(1) ** 2 * (1 - cosine)
-            )  # Of small angles; large ones have weight 1 anyhow.
+            # Of small angles; large ones have weight 1 anyhow.
+            degrees_squared = 2 * math.degrees(1) ** 2 * (1 - cosine)
             weight = 1 - jnp.exp(-degrees_squared / jnp.where(spare > 1, 2.0, 200.0))
     wide = jnp.maximum(0.0, jnp.abs(aim_y) - 4.0)
     weight = weight * jnp.where(distance > 8, jnp.exp(-(wide**2) / (2 * 5.51**2)), 1.0)

@@ -1,5 +1,4 @@
-"""Vectors in the plane whose two numbers stay apart, so that a batch of them is two flat arrays (see
-asap.base.arrays)."""
+"""Vectors in the plane whose two numbers stay apart, so that a batch is two flat arrays; and the numbers of the game."""
 
 import math
 from typing import NamedTuple
@@ -39,31 +38,18 @@ class Vector(NamedTuple):
         """arctan2(y, x) to 2e-8, in a form that the compiler vectorises: its own takes ten times as long."""
         across, along = jnp.abs(self.y), jnp.abs(self.x)
         ratio = jnp.minimum(across, along) / jnp.maximum(jnp.maximum(across, along), 1e-30)
-        angle = ratio * _series(ratio * ratio)
+        square, series = ratio * ratio, _ARCTAN[0]
+        for coefficient in _ARCTAN[1:]:
+            series = series * square + coefficient
+        angle = ratio * series
         angle = jnp.where(across > along, math.pi / 2 - angle, angle)
         angle = jnp.where(self.x < 0, math.pi - angle, angle)
         return jnp.where(self.y < 0, -angle, angle)
 
 
 # arctan(x) / x on [0, 1] as a polynomial in x^2: Abramowitz and Stegun, Handbook of Mathematical Functions, 4.4.49.
-_ARCTAN = (
-    0.0028662257,
-    -0.0161657367,
-    0.0429096138,
-    -0.0752896400,
-    0.1065626393,
-    -0.1420889944,
-    0.1999355085,
-    -0.3333314528,
-    1.0,
-)
-
-
-def _series(square: Scalar) -> Scalar:
-    total = _ARCTAN[0]
-    for coefficient in _ARCTAN[1:]:
-        total = total * square + coefficient
-    return total
+_ARCTAN = (0.0028662257, -0.0161657367, 0.0429096138, -0.0752896400, 0.1065626393)
+_ARCTAN += (-0.1420889944, 0.1999355085, -0.3333314528, 1.0)
 
 
 def towards(angle: Scalar) -> Vector:
