@@ -9,7 +9,7 @@ from asap.base.errors import UserError
 from asap.base.files import parsed
 from asap.base.spec import Task, TaskSet
 from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, OfflineConfig, RunConfig, complete
-from asap.config.settings import NO_VALUES, Values, override, shown, validate, walk
+from asap.config.settings import NO_VALUES, Values, override, shown, validate, values_of
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
@@ -72,8 +72,8 @@ def _said(options: Values) -> dict[str, Any]:
 
 def _refuse_env_settings(config: Config, tasks: TaskSet) -> None:
     """They would change nothing: our tasks are as they are."""
-    general = {key: value for key, _, value, _ in walk(Config(), "")}
-    for key, _, value, _ in walk(config, ""):
+    general = values_of(Config())
+    for key, value in values_of(config).items():
         if key.startswith("env.") and value != general[key]:
             what = f"is for Gymnasium environments, and {tasks.names[0]} is a task of our own"
             raise UserError(key, what, shown(value), "leave it out")
@@ -250,7 +250,7 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
 
 def _refuse_large_numbers(config: Config) -> None:
     """Programs hold numbers as float32, where these would be infinite."""
-    for key, _, value, _ in walk(config, ""):
+    for key, value in values_of(config).items():
         if _size(value) > LARGEST:
             raise UserError(key, f"must be at most {LARGEST:g} in size", shown(value), "float32 holds no more")
 

@@ -32,8 +32,7 @@ def check(
     seed: Annotated[int, typer.Option(help="What the first episode is reset with.")] = 0,
     replay: Annotated[str | None, typer.Option(metavar="FILE", help="Play a recorded failure again.")] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`."),
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`.")
     ] = None,
     env_options: EnvOptions = None,
     json_: Json = False,

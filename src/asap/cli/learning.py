@@ -54,8 +54,7 @@ def train(
         str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
     ] = None,
     learner: Annotated[
-        str | None,
-        typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood."),
+        str | None, typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood.")
     ] = None,
     gradient: Annotated[str | None, typer.Option(help="sampled or marginal.")] = None,
     offline: Annotated[
@@ -85,8 +84,7 @@ def train(
         ),
     ] = "0",
     max_steps: Annotated[
-        int | None,
-        typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000."),
+        int | None, typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000.")
     ] = None,
     step_timeout: Annotated[
         float | None, typer.Option(help="Environment: seconds without a step after which its worker is restarted.")

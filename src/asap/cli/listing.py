@@ -128,7 +128,7 @@ def list_settings(
     from asap.config.schema import Config
     from asap.config.settings import describe
 
-    rows = [row._asdict() for row in describe(Config)]
+    rows = describe(Config)
     if tasks:
         rows = _for_tasks(rows, tasks, env_options)
     elif env_options is not None:
@@ -144,11 +144,11 @@ def _for_tasks(rows: list[dict], names: list[str], env_options: str | None) -> l
     """With the values that a training of these tasks begins with, and whether they are the task's own."""
     from asap.compose import compose
     from asap.config.schema import Config, complete
-    from asap.config.settings import walk
+    from asap.config.settings import values_of
 
     config, found = compose(names, {"env.options": env_options})
-    first, general = found.tasks[0], {key: value for key, _, value, _ in walk(complete(Config()), "")}
-    used = {key: value for key, _, value, _ in walk(config, "")}
+    first, general = found.tasks[0], values_of(complete(Config()))
+    used = values_of(config)
     decided = {"policy.basis": first.basis, "policy.inputs": first.inputs, "learn.discount": first.spec.discount}
     if found.names_say_all:
         rows = [row for row in rows if not row["key"].startswith("env.")]  # They are for environments.

@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asap.base.errors import UserError, to_stderr
-from asap.cli.app import (
-    Debug,
-    Env,
-    EnvOptions,
-    Json,
-    app,
-    make_folder,
-    other_returns_in_words,
-    returns_in_words,
-    tell,
-)
+from asap.cli.app import Debug, Env, EnvOptions, Json, app, make_folder, other_returns_in_words, returns_in_words, tell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -31,10 +31,7 @@ class PolicyConfig:
     alpha_beta: float = setting(20.0, "Sharpness of the hyperplanes (paper: 20 in the rooms).", above=0.0)
     alpha_theta: float = setting(1.0, "Sharpness of the skills (paper: 1 in the rooms).", above=0.0)
     basis: str | None = setting(
-        None,
-        "psi under the hyperplanes; default: the task's own.",
-        choices=BASES,
-        removed={"rbf": "no task needed it"},
+        None, "psi under the hyperplanes; default: the task's own.", choices=BASES, removed={"rbf": "no task needed it"}
     )
     inputs: tuple[str, ...] = setting((), "Observations that psi sees, by name; default: the task's own.")
     degree: int = setting(2, "Degree of the polynomial basis.", low=1, high=6)
@@ -87,12 +84,7 @@ class LearnConfig:
     optimizer: str | None = setting(
         None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd")
     )
-    lanes: int | None = setting(
-        None,
-        "Episodes played at the same time; default: the learner's own.",
-        low=1,
-        high=MOST,
-    )
+    lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1, high=MOST)
     window: int = setting(
         64,
         "Steps per lane and update (all learners but reinforce); logged data: at least the longest episode.",

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from asap.base.errors import RunError, UserError
 from asap.base.files import BadFile, open_regular, replace
-from asap.config.settings import walk
+from asap.config.settings import values_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,8 +60,7 @@ _BELONGS = (
 
 def belonging(config: "Config") -> dict[str, Any]:
     """What a checkpoint of a run belongs to, for its meta."""
-    settings = {found.key: found.default for found in walk(config, "")}
-    kept = {key: value for key, value in settings.items() if key in _BELONGS or key.startswith("policy.")}
+    kept = {key: value for key, value in values_of(config).items() if key in _BELONGS or key.startswith("policy.")}
     return {"settings": json.loads(json.dumps(kept))}
 
 
