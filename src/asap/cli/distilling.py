@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, Json, app, require_writable_place, tell
+from asap.cli.app import Debug, Features, Json, Skills, app, require_writable_place, tell
 
 TEACHER = "pass an importable 'module:function' that returns an object with predict"
 
@@ -23,10 +23,8 @@ def distill(
     ],
     env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
     hyperplanes: Annotated[int, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = 1,
-    skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
-    ] = None,
+    skills: Skills = None,
+    features: Features = None,
     episodes: Annotated[int, typer.Option(help="Episodes of the teacher to learn from.")] = 50,
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     set_: Annotated[

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, EnvOptions, Json, app, number, require_writable_place, tell
+from asap.cli.app import Debug, EnvOptions, Json, app, require_writable_place, tell
+from asap.cli.returns import number
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asap.base.errors import Interrupted, UserError, to_stderr
-from asap.cli.app import (
-    Debug,
-    Env,
-    EnvOptions,
-    Json,
-    app,
-    number,
-    other_returns_in_words,
-    references_in_words,
-    require_named,
-    returns_in_words,
-    tell,
-)
+from asap.cli.app import Debug, Env, EnvOptions, Features, Json, Skills, app, require_named, tell
+from asap.cli.returns import in_words, number, other_in_words, references_in_words
 
 if TYPE_CHECKING:
     from asap.base.spec import TaskSet
@@ -49,10 +38,8 @@ def train(
         int | None, typer.Option(help="Budget of each seed, in steps of the environment; with --resume the new total.")
     ] = None,
     hyperplanes: Annotated[int | None, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
-    skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
-    ] = None,
+    skills: Skills = None,
+    features: Features = None,
     learner: Annotated[
         str | None, typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood.")
     ] = None,
@@ -305,41 +292,27 @@ def _resuming(run: "Run") -> str:
 
 
 def _in_words(report: dict) -> str:
-    reference = report["reference"]
-    lines = [
-        *_returns_in_words(report),
-        *([] if reference is None else [f"references        {references_in_words(reference)}"]),
-        *([] if report["success"] is None else [f"success           {100 * report['success']:.1f} % of episodes"]),
-        *_good_seeds_in_words(report),
-        f"time              {report['wall_seconds']:.1f} s, {report['compile_seconds']:.1f} s of it compiling; "
-        f"{report['env_steps']:,} steps",
-        *([_data_in_words(report)] if "offline" in report else []),
-        f"run               {report['run']}",
-        *(f"note: {note}" for note in report["notes"]),
-    ]
-    return "\n".join(lines)
-
-
-def _returns_in_words(report: dict) -> list[str]:
-    if report["return"] is None:
-        return []
-    first, *each = returns_in_words(report["return"])
-    other = other_returns_in_words(report["verdict"], report["return"]["deterministic"])
-    lines = [f"return            {first}", *(f"                  {line}" for line in each)]
-    return lines if other is None else [*lines, f"in training       {other}"]
-
-
-def _good_seeds_in_words(report: dict) -> list[str]:
-    if report["near_optimal_seeds"] is None:
-        return []
-    median = report["episodes_to_near_optimal"]["median"]
-    word = "solved      " if report["reference"] is None else "near-optimal"
-    after = "" if median is None else f", after {median:.0f} episodes (median)"
-    return [
-        f"{word}      {report['near_optimal_seeds']} of {report['seeds']} seeds (return at least {number(report['threshold'])}){after}"
-    ]
-
-
-def _data_in_words(report: dict) -> str:
-    ess = ", ".join(f"{100 * share:.0f} %" for share in report["offline"]["ess"])
-    return f"data              {report['offline']['data']}, by {report['learner']}; effective sample size {ess} of the steps"
+    returns, reference, rows = report["return"], report["reference"], []
+    if returns is not None:
+        first, *each = in_words(returns)
+        other = other_in_words(report["verdict"], returns["deterministic"])
+        rows += [("return", first), *(("", line) for line in each)]
+        rows += [] if other is None else [("in training", other)]
+    if reference is not None:
+        rows.append(("references", references_in_words(reference)))
+    if report["success"] is not None:
+        rows.append(("success", f"{100 * report['success']:.1f} % of episodes"))
+    if report["near_optimal_seeds"] is not None:
+        median = report["episodes_to_near_optimal"]["median"]
+        after = "" if median is None else f", after {median:.0f} episodes (median)"
+        of_seeds = f"{report['near_optimal_seeds']} of {report['seeds']} seeds"
+        good = f"{of_seeds} (return at least {number(report['threshold'])}){after}"
+        rows.append(("solved" if reference is None else "near-optimal", good))
+    compiling = f"{report['compile_seconds']:.1f} s of it compiling"
+    rows.append(("time", f"{report['wall_seconds']:.1f} s, {compiling}; {report['env_steps']:,} steps"))
+    if "offline" in report:
+        ess = ", ".join(f"{100 * share:.0f} %" for share in report["offline"]["ess"])
+        data = f"{report['offline']['data']}, by {report['learner']}"
+        rows.append(("data", f"{data}; effective sample size {ess} of the steps"))
+    lines = [f"{name:<18}{text}" for name, text in [*rows, ("run", report["run"])]]
+    return "\n".join(lines + [f"note: {note}" for note in report["notes"]])

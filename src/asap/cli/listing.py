@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, EnvOptions, Json, app, number, references_in_words, tell
+from asap.cli.app import Debug, EnvOptions, Json, app, tell
+from asap.cli.returns import number, references_in_words
 
 if TYPE_CHECKING:
     from asap.envs.catalog import CompiledTask
@@ -82,10 +83,8 @@ def _description(task: "CompiledTask") -> dict[str, Any]:
 
 
 def _task_in_words(row: dict) -> str:
-    return (
-        f"{row['task']:<20}{row['summary']}\n{'':<20}returns: {_references(row)}\n"
-        f"{'':<20}Gymnasium: {row['gymnasium_id']}"
-    )
+    lines = (row["summary"], f"returns: {_references(row)}", f"Gymnasium: {row['gymnasium_id']}")
+    return "\n".join(f"{'' if i else row['task']:<20}{line}" for i, line in enumerate(lines))
 
 
 def _references(row: dict) -> str:
@@ -95,12 +94,9 @@ def _references(row: dict) -> str:
 
 def _description_in_words(row: dict) -> str:
     width = max(len(one["name"]) for one in row["observations"])
-    seen = [
-        f"{one['name']:<{width}}  {one['bounds'][0]:g} to {one['bounds'][1]:g} {one['unit']}".rstrip()
-        for one in row["observations"]
-    ]
+    line = f"{{name:<{width}}}  {{bounds[0]:g}} to {{bounds[1]:g}} {{unit}}"
     parts = {
-        "observations": seen,
+        "observations": [line.format(**one).rstrip() for one in row["observations"]],
         "actions": [", ".join(row["actions"])],
         "rewards": [", ".join(f"{what} {reward:g}" for what, reward in row["rewards"].items())],
         "time limit": [f"{row['time_limit']:,} steps"],
@@ -134,9 +130,8 @@ def list_settings(
     elif env_options is not None:
         raise UserError("--env-options", "need the environment that they are for", env_options, "name it")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf  # A pipe gets a line for each.
-    lines = [_setting_in_words(row, width) for row in rows] + (
-        [MARK] if any(row.get("differs") for row in rows) else []
-    )
+    lines = [_setting_in_words(row, width) for row in rows]
+    lines += [MARK] if any(row.get("differs") for row in rows) else []
     tell(json_, {**({"tasks": tasks} if tasks else {}), "settings": rows}, "\n".join(lines))
 
 
@@ -154,14 +149,9 @@ def _for_tasks(rows: list[dict], names: list[str], env_options: str | None) -> l
         rows = [row for row in rows if not row["key"].startswith("env.")]  # They are for environments.
     else:
         decided["env.max_steps"] = first.spec.horizon
-    return [
-        {
-            **row,
-            "default": decided.get(row["key"], used[row["key"]]),
-            "differs": used[row["key"]] != general[row["key"]] and row["key"] not in ("run.tasks", "run.weights"),
-        }
-        for row in rows
-    ]
+    own = {key for key in used if used[key] != general[key]} - {"run.tasks", "run.weights"}
+    shown = {**used, **decided}
+    return [{**row, "default": shown[row["key"]], "differs": row["key"] in own} for row in rows]
 
 
 def _setting_in_words(row: dict, width: float) -> str:
@@ -171,13 +161,9 @@ def _setting_in_words(row: dict, width: float) -> str:
     sentence = row["help"] + (f" ({row['range']})" if row["range"] else "")
     if len(head) + len(sentence) <= width:
         return head + sentence
-    column = len(mark) + NAMES + VALUES
-    if len(head) > column or width - column < LEAST_HELP:
+    indent, lines = " " * (len(mark) + NAMES + VALUES), []
+    if len(head) > len(indent) or width - len(indent) < LEAST_HELP:  # Below.
         indent = " " * (len(mark) + 4)
         lines = [head.rstrip()] if len(head.rstrip()) <= width else [mark + row["key"], f"{indent}{row['default']}"]
-        return "\n".join(
-            [*lines, *textwrap.wrap(sentence, int(width), initial_indent=indent, subsequent_indent=indent)]
-        )
-    return (
-        head + textwrap.fill(sentence, int(width), initial_indent=" " * column, subsequent_indent=" " * column).lstrip()
-    )
+        head = indent
+    return "\n".join([*lines, *textwrap.wrap(sentence, int(width), initial_indent=head, subsequent_indent=indent)])

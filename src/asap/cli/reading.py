@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asap.base.errors import UserError, to_stderr
-from asap.cli.app import Debug, Env, EnvOptions, Json, app, make_folder, other_returns_in_words, returns_in_words, tell
+from asap.cli.app import Debug, Env, EnvOptions, Json, app, make_folder, tell
+from asap.cli.returns import in_words, other_in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,15 +18,12 @@ if TYPE_CHECKING:
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="Run directory, as printed by `asap train`.")]
 OfTheTasks = Annotated[str | None, typer.Option("--task", help="Which of the run's tasks.")]
 TrainedSeed = Annotated[int | None, typer.Option("--seed", help="Which trained seed to show; default: the first.")]
-
-Best = Annotated[
-    bool,
-    typer.Option(
-        "--best",
-        help="Instead of the last checkpoint that of the best evaluation during training, by the mean return over seeds. Such an evaluation has few episodes (run.eval_episodes; of a Gymnasium environment, those of one update), so the last may be better.",
-    ),
-]
-
+_BEST = (
+    "Instead of the last checkpoint that of the best evaluation during training, by the mean return over seeds. Such an "
+    "evaluation has few episodes (run.eval_episodes; of a Gymnasium environment, those of one update), so the last may be "
+    "better."
+)
+Best = Annotated[bool, typer.Option("--best", help=_BEST)]
 TOO_FEW = "too few: the estimate is not to be trusted, and its interval is far too narrow"
 
 
@@ -123,20 +121,16 @@ def evaluate_model(
         "run": str(path),
     }
     lines = [line for name, one in reports.items() for line in _evaluation_in_words(name, one)]
-    other = other_returns_in_words(verdict, is_sure) if model.tasks.size == 1 else None
+    other = other_in_words(verdict, is_sure) if model.tasks.size == 1 else None
     tell(as_json, report, "\n".join(lines if other is None else [*lines, f"  from training: {other}"]))
 
 
-def _success_in_words(report: dict) -> str:
-    if report["success"] is None:
-        return ""
-    low, high = (100 * limit for limit in report["success_ci"])
-    return f"success {100 * report['success']:.1f} % (95 % interval {low:.1f} to {high:.1f}), "
-
-
 def _evaluation_in_words(name: str, report: dict) -> list[str]:
-    first, *each = returns_in_words(report["return"])
-    lines = [f"{name}: return {first}, {_success_in_words(report)}{report['length']:.1f} steps per episode"]
+    (first, *each), success = in_words(report["return"]), ""
+    if report["success"] is not None:
+        low, high = (100 * limit for limit in report["success_ci"])
+        success = f"success {100 * report['success']:.1f} % (95 % interval {low:.1f} to {high:.1f}), "
+    lines = [f"{name}: return {first}, {success}{report['length']:.1f} steps per episode"]
     lines += [f"  return of {line}" for line in each]
     for skills in report["skills"]:
         of_seed = "" if len(report["skills"]) == 1 else f"seed {skills['seed']}, "
@@ -162,36 +156,29 @@ def estimate_model(
         policy = member(model.policies, index)
         played = model.play(stack([policy]), episodes, [seed], deterministic=False)
         judged, true = estimate(policy, dataset, discount, seed), true_value(played.on_task(column), seed)
-        told = judged.value._asdict() if judged.available else None
-        row = {"seed": trained, "estimate": told, "ess": judged.ess, "trusted": judged.is_trusted}
+        value = judged.value._asdict() if judged.available else None
         note = TOO_FEW if judged.available and not judged.is_trusted else None
+        row = {"seed": trained, "estimate": value, "ess": judged.ess, "trusted": judged.is_trusted}
         rows.append({**row, "note": note, "played": true._asdict()})
-    report = {
-        "task": task.name,
-        "data": data,
-        "data_episodes": dataset.num_episodes,
-        "discount": discount,
-        "seeds": rows,
-        "run": path,
-    }
+    report = {"task": task.name, "data": data, "data_episodes": dataset.num_episodes, "discount": discount}
+    report |= {"seeds": rows, "run": path}
     tell(as_json, report, "\n".join(_estimate_in_words(row, report) for row in rows))
 
 
 def _estimate_in_words(row: dict, report: dict) -> str:
-    played = f"played: {_told(row['played'], report)}"
+    played = f"played: {_value_in_words(row['played'], report)}"
     if row["estimate"] is None:
-        return f"seed {row['seed']}: no estimate: the behaviour is deterministic or unknown, so importance weights do not exist; {played}"
+        why = "the behaviour is deterministic or unknown, so importance weights do not exist"
+        return f"seed {row['seed']}: no estimate: {why}; {played}"
     worth = f"worth {row['ess']:,.1f} of {report['data_episodes']:,} episodes"
     worth += "" if row["note"] is None else f" ({row['note']})"
-    return f"seed {row['seed']}: estimate: {_told(row['estimate'], report)}, {worth}; {played}"
+    return f"seed {row['seed']}: estimate: {_value_in_words(row['estimate'], report)}, {worth}; {played}"
 
 
-def _told(value: dict, report: dict) -> str:
+def _value_in_words(value: dict, report: dict) -> str:
     (low, high), (least, most) = value["undiscounted_ci"], value["discounted_ci"]
-    return (
-        f"return {value['undiscounted']:.1f} ({low:.1f} to {high:.1f}), "
-        f"discounted by {report['discount']:g} {value['discounted']:.1f} ({least:.1f} to {most:.1f})"
-    )
+    discounted = f"{value['discounted']:.1f} ({least:.1f} to {most:.1f})"
+    return f"return {value['undiscounted']:.1f} ({low:.1f} to {high:.1f}), discounted by {report['discount']:g} {discounted}"
 
 
 @app.command()
