@@ -10,17 +10,13 @@ import typer
 from asap.base.errors import UserError
 from asap.cli.app import Debug, Features, Json, Skills, app, require_writable_place, tell
 
+FUNCTION = "An importable function that returns the teacher: any object with predict."
 TEACHER = "pass an importable 'module:function' that returns an object with predict"
 
 
 @app.command()
 def distill(
-    teacher: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:FUNCTION", help="An importable function that returns the teacher: any object with predict."
-        ),
-    ],
+    teacher: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help=FUNCTION)],
     env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
     hyperplanes: Annotated[int, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = 1,
     skills: Skills = None,

@@ -227,6 +227,7 @@ def _finite(bound: float) -> float | None:
     return float(bound) if math.isfinite(bound) else None
 
 
+CONTROLLER = "Who plays: random, or one of the task's own, such as doors (see `asap tasks TASK`)."
 IN_FILES = str.maketrans("/:", "--")  # Names of environments have what names of files should not.
 
 
@@ -235,12 +236,7 @@ def collect(
     task: Annotated[
         str, typer.Argument(metavar="TASK", help="A task of `asap tasks`, or an environment with Discrete actions.")
     ],
-    controller: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Who plays: random, or one of the task's own, such as doors (see `asap tasks TASK`)."
-        ),
-    ],
+    controller: Annotated[str, typer.Option(metavar="NAME", help=CONTROLLER)],
     episodes: Annotated[int, typer.Option(help="Complete episodes.")] = 10_000,
     epsilon: Annotated[float, typer.Option(help="Probability of a uniformly random action instead.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,

@@ -20,15 +20,21 @@ if TYPE_CHECKING:
     from asap.runs.signals import StopRequest
 
 
+_TASKS = "A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function."
+_OFFLINE = "Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
+_TENSORBOARD = "Write curves for TensorBoard, with the names of stable-baselines3."
+_SET = "Any setting, e.g. learn.epochs=4; see `asap settings`."
+_WORKERS = (
+    "Who plays a Gymnasium environment: 0 (this process), a number of processes, ray or ray:N. The result is the same."
+)
+_DETERMINISM = "Environment: check that a seed repeats its episode, at the start and during the run."
+_RESUME = "Resume a run that was stopped, or train it longer by a larger --steps or --episodes."
+_SYMMETRIES = "First try all sign patterns of the hyperplanes, and start from the best."
+
+
 @app.command()
 def train(
-    tasks: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TASK...",
-            help="A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function.",
-        ),
-    ] = None,
+    tasks: Annotated[list[str] | None, typer.Argument(metavar="TASK...", help=_TASKS)] = None,
     seed: Annotated[int | None, typer.Option(help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds trained side by side.")] = None,
     episodes: Annotated[
@@ -44,32 +50,16 @@ def train(
         str | None, typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood.")
     ] = None,
     gradient: Annotated[str | None, typer.Option(help="sampled or marginal.")] = None,
-    offline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
-        ),
-    ] = None,
+    offline: Annotated[str | None, typer.Option(metavar="FILE", help=_OFFLINE)] = None,
     drop_bad_rows: Annotated[
         bool, typer.Option("--drop-bad-rows", help="Leave out logged episodes with bad values.")
     ] = False,
-    tensorboard: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Write curves for TensorBoard, with the names of stable-baselines3."),
-    ] = None,
+    tensorboard: Annotated[str | None, typer.Option(metavar="DIR", help=_TENSORBOARD)] = None,
     wandb: Annotated[str | None, typer.Option(metavar="PROJECT", help="Log to Weights & Biases.")] = None,
     preset: Annotated[str | None, typer.Option(help="A named setting: paper, or algorithm-1.")] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. learn.epochs=4; see `asap settings`."),
-    ] = None,
-    workers: Annotated[
-        str,
-        typer.Option(
-            help="Who plays a Gymnasium environment: 0 (this process), a number of processes, ray or ray:N. The result is the same."
-        ),
-    ] = "0",
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET)] = None,
+    workers: Annotated[str, typer.Option(help=_WORKERS)] = "0",
     max_steps: Annotated[
         int | None, typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000.")
     ] = None,
@@ -80,21 +70,10 @@ def train(
     strict_obs: Annotated[
         bool, typer.Option("--strict-obs", help="Environment: refuse observations outside of their space.")
     ] = False,
-    check_determinism: Annotated[
-        bool,
-        typer.Option(
-            "--check-determinism",
-            help="Environment: check that a seed repeats its episode, at the start and during the run.",
-        ),
-    ] = False,
+    check_determinism: Annotated[bool, typer.Option("--check-determinism", help=_DETERMINISM)] = False,
     on_no_workers: Annotated[str | None, typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN", help="Resume a run that was stopped, or train it longer by a larger --steps or --episodes."
-        ),
-    ] = None,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help=_RESUME)] = None,
     env: Env = None,
     env_options: EnvOptions = None,
     json_: Json = False,
@@ -152,12 +131,7 @@ def transfer(
     freeze: Annotated[
         str | None, typer.Option(metavar="PART", help="Keep the skills or the partition as they are.")
     ] = None,
-    search_symmetries: Annotated[
-        bool,
-        typer.Option(
-            "--search-symmetries", help="First try all sign patterns of the hyperplanes, and start from the best."
-        ),
-    ] = False,
+    search_symmetries: Annotated[bool, typer.Option("--search-symmetries", help=_SYMMETRIES)] = False,
     seed: Annotated[int | None, typer.Option(help="First seed; default: as in the source.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds; default: one for each of the source's.")] = None,
     episodes: Annotated[int | None, typer.Option(help="Budget of each seed; default: as in the source.")] = None,
@@ -184,14 +158,13 @@ def transfer(
     settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, said)
     run = create_run(settings, found, out, stem=f"{'+'.join(settings.run.tasks)}-from-{Path(source).resolve().name}")
     result, stop = _train_to_end(run, settings, found)
-    curve = result.curve
-    success = float(curve.success[0].mean())
-    is_told = success == success  # NaN where the environment does not tell, and JSON has none.
+    curve, success = result.curve, float(result.curve.success[0].mean())
+    is_known = success == success  # NaN where the environment does not tell, and JSON has none.
     start = {"episodes": curve.episodes[0].tolist(), "return": curve.returns[0].tolist()}
-    start["success"] = curve.success[0].tolist() if is_told else None
+    start["success"] = curve.success[0].tolist() if is_known else None
     report = {**result.summary(str(run.path)), "source": settings.run.source, "start": start}
     before = f"before learning   return {number(curve.returns[0].mean())}"
-    before += f", success {100 * success:.1f} %" if is_told else ""
+    before += f", success {100 * success:.1f} %" if is_known else ""
     tell(json_, report, f"{before}{' (means over seeds)' if settings.run.seeds > 1 else ''}\n{_in_words(report)}")
     _leave_if_stopped(run, stop)
 
@@ -202,14 +175,14 @@ def create_run(config: "Config", tasks: "TaskSet", out: str | None, stem: str) -
     from asap.config.toml import to_toml
     from asap.runs.directory import Run
 
-    text, source = to_toml(config), config.run.source
+    source = config.run.source
     if source is not None and not os.path.exists(source):
         raise UserError("run.source", "no such run", source, "give the directory of a run")
-    told = tasks_text(config, tasks)
+    texts = to_toml(config), tasks_text(config, tasks)
     if out is not None:
-        return Run.create_or_continue(require_named(out), text, told)
+        return Run.create_or_continue(require_named(out), *texts)
     plain = stem.replace("/", "-").replace(":", "-")  # A colon parts paths, and Windows has none in a name.
-    return Run.create(Run.next_free("runs", plain), text, told)
+    return Run.create(Run.next_free("runs", plain), *texts)
 
 
 # How options are called that set a setting of another name.
@@ -231,7 +204,7 @@ def _resumed_run(
     path: str, episodes: int | None, steps: int | None, data: str | None, env: str | None, env_options: str | None
 ) -> tuple["Run", "Config", "TaskSet"]:
     """A run to resume; a larger budget may be given, and what a stranger's run names must be."""
-    from asap.compose import read_run, refuse_unsaid, with_data, without_source
+    from asap.compose import read_run, refuse_unsaid, said, without_source
     from asap.config.settings import override
     from asap.envs.recorded import SaidEnv
     from asap.runs.checkpoints import generations
@@ -239,17 +212,13 @@ def _resumed_run(
 
     run = Run.open(path)
     config, tasks, is_own = read_run(run, SaidEnv.of(env, env_options))
-    if generations(run.checkpoints):
-        config = config if is_own else without_source(config)
     if not is_own:
-        refuse_unsaid(config if data is None else with_data(config, None), run.path)
-    if data is not None:
-        if config.offline.data is None:
-            _refuse_settings({"--offline": data})
-        config = with_data(config, data)
-    budgets = {"run.episodes": episodes, "run.steps": steps}
-    more = {name: budget for name, budget in budgets.items() if budget is not None}
-    return run, override(config, more), tasks
+        config = without_source(config) if generations(run.checkpoints) else config
+        refuse_unsaid(config, run.path, {"offline.data": data})
+    if config.offline.data is None:
+        _refuse_settings({"--offline": data})
+    changes = {"run.episodes": episodes, "run.steps": steps, "offline.data": data}  # Other data of the same content.
+    return run, override(config, said(changes)), tasks
 
 
 def _train_to_end(
@@ -274,8 +243,8 @@ def _train_to_end(
 
             given = source_policies(config)
         try:
-            with loggers(config, tensorboard, wandb, progress_bar=True) as (told, phase):
-                return train_run(run, config, tasks, stop, told, workers, given, phase=phase)[1], stop
+            with loggers(config, tensorboard, wandb, progress_bar=True) as (callbacks, phase):
+                return train_run(run, config, tasks, stop, callbacks, workers, given, phase=phase)[1], stop
         except Interrupted:
             to_stderr(f"note: stopped before the first update; start again with: {_resuming(run)}")
             raise

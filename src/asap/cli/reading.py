@@ -24,6 +24,10 @@ _BEST = (
     "better."
 )
 Best = Annotated[bool, typer.Option("--best", help=_BEST)]
+_DETERMINISTIC = (
+    "Gymnasium environment: by the likeliest skill and action, or as learned; default: as the run was evaluated."
+)
+_OFFLINE = "Estimate the return from logged data, and hold it against playing."
 TOO_FEW = "too few: the estimate is not to be trusted, and its interval is far too narrow"
 
 
@@ -36,18 +40,9 @@ def evaluate(
     task: Annotated[str | None, typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
     best: Best = False,
-    deterministic: Annotated[
-        bool | None,
-        typer.Option(
-            "--deterministic/--stochastic",
-            help="Gymnasium environment: by the likeliest skill and action, or as learned; default: as the run was evaluated.",
-        ),
-    ] = None,
+    deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help=_DETERMINISTIC)] = None,
     workers: Annotated[str, typer.Option(help="Who plays a Gymnasium environment; as in `asap train`.")] = "0",
-    offline: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Estimate the return from logged data, and hold it against playing."),
-    ] = None,
+    offline: Annotated[str | None, typer.Option(metavar="FILE", help=_OFFLINE)] = None,
     env: Env = None,
     env_options: EnvOptions = None,
     json_: Json = False,

@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     from asap.show.pages.report import Chapter
 
 
+NAME = "A result such as fig2a, or `rooms`, `soccer`, `all`; without it: the list."
+
+
 @app.command()
 def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="A result such as fig2a, or `rooms`, `soccer`, `all`; without it: the list."
-        ),
-    ] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help=NAME)] = "",
     seeds: Annotated[
         int | None, typer.Option(help="Seeds of every experiment; default: 20 in the rooms, 10 in soccer.")
     ] = None,
