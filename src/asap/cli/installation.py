@@ -252,7 +252,7 @@ def _extra(name: str, members: list["Requirement"], problems: list[Problem]) -> 
 def _key(problems: list[Problem]) -> dict[str, Any]:
     """Whether files that are made here differ from a stranger's. The key itself is read and not shown."""
     path = trust.key_path()
-    exists, usable = path is not None and os.path.lexists(path), trust.has_key()
+    exists, usable = path is not None and os.path.lexists(path), trust.read_key() is not None
     if exists and not usable:
         cure = "chmod 600 it; if it is damaged, delete it: a new one is made"
         problems.append(Problem(f"the key is not private to you, or damaged: {shortened(str(path))}", cure))
