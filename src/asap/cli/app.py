@@ -119,7 +119,7 @@ def low_address_space() -> int | None:
 
 
 def _require_address_space() -> None:
-    """A limit that would abort the process is told of beforehand."""
+    """A limit that would abort the process is reported beforehand."""
     limit, words = low_address_space(), sys.argv[1:]
     lists_settings = words[:1] == ["settings"] and all(word.startswith("-") for word in words[1:])
     if limit is not None and not lists_settings and not WITHOUT_JAX & set(words):
@@ -140,7 +140,7 @@ def main() -> None:
         try:
             if stream is not None:
                 stream.flush()
-        except OSError as lost:  # What could not be written has stayed in the buffer: it is told of here again.
+        except OSError as lost:  # What could not be written has stayed in the buffer, and fails here again.
             _discard(stream)
             if stream is sys.__stdout__ and not isinstance(lost, BrokenPipeError):
                 code = code or _fail(_unwritable(lost), debug)

@@ -40,9 +40,8 @@ def distill(
 
     made, total = find_teacher(teacher), distillation.num_played(require_episodes("--episodes", episodes))
     with ProgressBar(Config(run=RunConfig(episodes=total)), "distilling") as progress:
-        distilled = distillation.distill(
-            made, env, hyperplanes, skills, features, episodes, seed, set_ or [], progress.count
-        )
+        how = hyperplanes, skills, features, episodes, seed, set_ or []
+        distilled = distillation.distill(made, env, *how, progress.count)
     if out is not None:
         distilled.model.save(out)
     report = {**distilled.as_dict(), "teacher": teacher, "seed": seed, "out": out}

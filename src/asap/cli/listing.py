@@ -42,15 +42,9 @@ def list_tasks(
             from asap.paper.references import measure as measure_reference
 
             reference = measure_reference(task.name, seed)
-        rows.append(
-            {
-                "task": task.name,
-                "summary": task.summary,
-                "gymnasium_id": task.gymnasium_id,
-                "reference": {**dataclasses.asdict(reference), "near_optimal": reference.near_optimal},
-                **(_description(task) if name else {}),
-            }
-        )
+        row = {"task": task.name, "summary": task.summary, "gymnasium_id": task.gymnasium_id}
+        row["reference"] = {**dataclasses.asdict(reference), "near_optimal": reference.near_optimal}
+        rows.append({**row, **(_description(task) if name else {})})
     words = _description_in_words if name else _task_in_words
     tell(json_, {"tasks": rows}, "\n".join(words(row) for row in rows))
 

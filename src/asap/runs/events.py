@@ -52,7 +52,7 @@ class InMemory:
 
 
 class Report(NamedTuple):
-    """What callbacks are told between two chunks of updates."""
+    """What callbacks get between two chunks of updates."""
 
     update: int
     episodes: np.ndarray  # (seeds,): completed so far.
@@ -98,12 +98,10 @@ class Curve:
     def _fits(self) -> bool:
         """Whether the columns belong together: a file may hold anything."""
         episodes, returns, usage = self.episodes, self.returns, self.usage
-        return (
-            (episodes.ndim, returns.ndim, usage.ndim) == (2, 3, 3)
-            and episodes.shape == self.active.shape == returns.shape[:2] == usage.shape[:2]
-            and (self.success.shape, self.seconds.shape) == (returns.shape, episodes.shape[:1])
-            and bool((np.abs(episodes) < 2**53).all())
-        )
+        have_axes = (episodes.ndim, returns.ndim, usage.ndim) == (2, 3, 3)
+        share_seeds = episodes.shape == self.active.shape == returns.shape[:2] == usage.shape[:2]
+        share_entries = (self.success.shape, self.seconds.shape) == (returns.shape, episodes.shape[:1])
+        return have_axes and share_seeds and share_entries and bool((np.abs(episodes) < 2**53).all())
 
     def first_near_optimal(self, threshold: np.ndarray) -> list[int | None]:
         """Per seed, completed episodes at the first evaluation that is near-optimal on every task.

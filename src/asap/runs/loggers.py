@@ -152,10 +152,8 @@ def _tensorboard(folder: str, config: Config) -> Iterator[Write]:
     except ImportError:
         cure = "pip install 'asap-rl[tensorboard]'"
         raise UserError("tensorboard_log", "needs the package tensorboard", folder, cure) from None
-    name, seeds = (
-        "+".join(config.run.tasks).replace("/", "-"),
-        range(config.run.seed, config.run.seed + config.run.seeds),
-    )
+    name, first = "+".join(config.run.tasks).replace("/", "-"), config.run.seed
+    seeds = range(first, first + config.run.seeds)
     writers = [EventFileWriter(os.path.join(folder, f"{name}-seed-{seed}")) for seed in seeds]
 
     def write(seed: int, metrics: dict[str, float], step: int) -> None:
