@@ -259,7 +259,7 @@ ROWS = (
     ),
     (
         "cli-number-of-negative",
-        "cli/returns.py",
+        "cli/app.py",
         'return f"{value:.1f}" if abs(value) >= 10 else',
         'return f"{value:.1f}" if value >= 10 else',
         "Returns below -10 are printed with three digits behind the point, others with one.",

@@ -11,8 +11,8 @@ from command_line import asap as asap_here
 from matplotlib.image import imread
 
 from asap.cli import app as cli
+from asap.cli.app import number
 from asap.cli.listing import _setting_in_words
-from asap.cli.returns import number
 
 SMALL = [
     part

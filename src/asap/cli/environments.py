@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, EnvOptions, Json, app, require_writable_place, tell
-from asap.cli.returns import number
+from asap.cli.app import Debug, EnvOptions, Json, app, number, require_writable_place, tell
 
 if TYPE_CHECKING:
     import numpy as np

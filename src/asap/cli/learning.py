@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asap.base.errors import Interrupted, UserError, to_stderr
-from asap.cli.app import Debug, Env, EnvOptions, Features, Json, Skills, app, require_named, tell
-from asap.cli.returns import in_words, number, other_in_words, references_in_words
+from asap.cli.app import (
+    Debug,
+    Env,
+    EnvOptions,
+    Features,
+    Json,
+    Skills,
+    app,
+    in_words,
+    number,
+    other_in_words,
+    references_in_words,
+    require_named,
+    tell,
+)
 
 if TYPE_CHECKING:
     from asap.base.spec import TaskSet

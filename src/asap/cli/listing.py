@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, EnvOptions, Json, app, tell
-from asap.cli.returns import number, references_in_words
+from asap.cli.app import Debug, EnvOptions, Json, app, number, references_in_words, tell
 
 if TYPE_CHECKING:
     from asap.envs.catalog import CompiledTask

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asap.base.errors import UserError, to_stderr
-from asap.cli.app import Debug, Env, EnvOptions, Json, app, make_folder, tell
-from asap.cli.returns import in_words, other_in_words
+from asap.cli.app import Debug, Env, EnvOptions, Json, app, in_words, make_folder, other_in_words, tell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
