@@ -61,7 +61,7 @@ ROWS = (
         "compose-old-steps",
         "compose.py",
         'override(config, {"run.episodes": episodes, "run.steps": steps})',
-        'override(config, said({"run.episodes": episodes, "run.steps": steps}))',
+        'override(config, without_none({"run.episodes": episodes, "run.steps": steps}))',
         "model.learn(episodes=10_000) on an environment still ends at its default budget of steps.",
         ("test_goes_on.py",),
     ),

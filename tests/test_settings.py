@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asap.base.errors import UserError
-from asap.config.settings import describe, override, setting, validate
+from asap.config.settings import LARGEST, describe, override, setting, validate
 from asap.config.toml import MAX_FILE_BYTES, parse_settings, read_toml, to_toml
 
 
@@ -98,6 +98,8 @@ BAD_VALUES = [
     ("learn.step_size_theta", np.float32("nan"), "learn.step_size_theta: must be finite (got nan)"),
     ("learn.step_size_theta", np.longdouble("1e400"), "learn.step_size_theta: must be finite (got inf)"),
     ("learn.step_size_theta", 1j, "learn.step_size_theta: must be a number >= 0 (got 1j)"),
+    ("rate", -1e39, "rate: must be at most 3.4e+38 in size (got -1e+39); float32 holds no more"),
+    ("learn.weights", [1e39], "learn.weights[0]: must be at most 3.4e+38 in size (got 1e+39)"),
     ("learn.clip", 1, "learn.clip: must be > 0 and < 1 (got 1.0); leave it out for none"),
     ("learn.clip", "x", "learn.clip: must be a number > 0 and < 1 or none (got 'x')"),
     ("learn.schedule.decay", 0.5, "learn.schedule.decay: must be > 0.5 and <= 1 (got 0.5)"),
@@ -463,8 +465,8 @@ def test_a_long_file_is_read_in_linear_time(tmp_path):
 
 # ---- There and back -----------------------------------------------------------------------------------------------
 
-finite = st.floats(allow_nan=False, allow_infinity=False)
-positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+finite = st.floats(-LARGEST, LARGEST)
+positive = st.floats(0, LARGEST, exclude_min=True)
 unit = st.floats(0, 1, exclude_min=True, exclude_max=True)
 words = ['"', "\\", "'''", '"""', "a\nb", "\r\n", "\x7f", "\x00", "\u2028", "🤖", "#", "none", "\\u0041"]
 awkward = st.text() | st.sampled_from(words)

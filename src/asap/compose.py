@@ -32,7 +32,7 @@ def compose(
     """
     if preset is not None and preset not in PRESETS:
         raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
-    in_call = {**said(options), **overrides}
+    in_call = {**without_none(options), **overrides}
 
     def layered(own: Values) -> Config:
         config = override(Config(), {**own, **({} if preset is None else PRESETS[preset])})
@@ -62,7 +62,8 @@ def compose(
     return config, checked
 
 
-def said(options: Values) -> dict[str, Any]:
+def without_none(options: Values) -> dict[str, Any]:
+    """Those that the user has given."""
     return {key: value for key, value in options.items() if value is not None}
 
 
@@ -193,13 +194,8 @@ def saved_settings(text: str, recorded: dict[str, Any], said: SaidEnv, path: str
     return FromFile(*_for_tasks(config, config.run.tasks, config.run.weights, tasks), is_own)
 
 
-LARGEST = 3.4e38
-FEATURES = {
-    "linear": {"policy.basis": "linear"},
-    "poly2": {"policy.basis": "polynomial", "policy.degree": 2},
-    "fourier": {"policy.basis": "fourier"},
-    "network": {"policy.basis": "network"},
-}
+FEATURES = {name: {"policy.basis": name} for name in ("linear", "poly2", "fourier", "network")}
+FEATURES["poly2"] = {"policy.basis": "polynomial", "policy.degree": 2}
 
 
 def feature_settings(features: str | None) -> dict[str, object]:
@@ -213,14 +209,13 @@ def feature_settings(features: str | None) -> dict[str, object]:
 
 def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     """The tasks of a config, which must fit them; before a run directory is made."""
-    _refuse_large_numbers(config)
     found, first, policy = task_set(config, tasks), tasks[0], config.policy
-    if first.spec.continuous and policy.skills == "constant":
-        cure = "use --skills gaussian, linear or network"
-        raise UserError("policy.skills", "skills=constant needs Discrete actions", first.actions, cure)
-    if not first.spec.continuous and policy.skills == "gaussian":
-        cure = "use --skills constant, linear or network"
-        raise UserError("policy.skills", "skills=gaussian needs Box actions", first.actions, cure)
+    other, fits, needed = (
+        ("constant", "gaussian", "Discrete") if first.spec.continuous else ("gaussian", "constant", "Box")
+    )
+    if policy.skills == other:
+        what, cure = f"skills={other} needs {needed} actions", f"use --skills {fits}, linear or network"
+        raise UserError("policy.skills", what, first.actions, cure)
     if "network" in (policy.basis, policy.skills) and config.learn.learner not in ("ppo", "actor-critic"):
         raise UserError("learn.learner", "does not learn networks", config.learn.learner, "use ppo or actor-critic")
     if policy.task_features not in ("auto", "none") and not first.descriptor:
@@ -230,20 +225,6 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     for note in notes_on(tasks):
         print_note(note)
     return found
-
-
-def _refuse_large_numbers(config: Config) -> None:
-    """Programs hold numbers as float32, where these would be infinite."""
-    for key, value in values_of(config).items():
-        if _size(value) > LARGEST:
-            raise UserError(key, f"must be at most {LARGEST:g} in size", shown(value), "float32 holds no more")
-
-
-def _size(value: Any) -> float:
-    """Of the largest number in a setting."""
-    if isinstance(value, tuple):
-        return max(map(_size, value), default=0.0)
-    return abs(value) if isinstance(value, float) else 0.0
 
 
 def with_budget(config: Config, episodes: int | None, steps: int | None) -> Config:
@@ -279,7 +260,7 @@ def transfer_settings(
     names, weights = parse_tasks(tasks)
     own = {"run.tasks": names, "run.weights": weights, "run.source": os.fspath(run.path)}
     own |= {"run.search_episodes": SEARCH_EPISODES if search else 0, "learn.lanes": TRANSFER_LANES}
-    config = override(config, {**own, **said(options), **overrides, **FROZEN[freeze]})
+    config = override(config, {**own, **without_none(options), **overrides, **FROZEN[freeze]})
     return config, checked_tasks(config, tuple(resolve(name, config.env) for name in config.run.tasks))
 
 

@@ -217,7 +217,7 @@ def _resumed_run(
     path: str, episodes: int | None, steps: int | None, data: str | None, env: str | None, env_options: str | None
 ) -> tuple["Run", "Config", "TaskSet"]:
     """A run to resume; a larger budget may be given, and what a stranger's run names must be."""
-    from asap.compose import read_run, refuse_unsaid, said, without_source
+    from asap.compose import read_run, refuse_unsaid, without_none, without_source
     from asap.config.settings import override
     from asap.envs.recorded import SaidEnv
     from asap.runs.checkpoints import generations
@@ -231,7 +231,7 @@ def _resumed_run(
     if config.offline.data is None:
         _refuse_settings({"--offline": data})
     changes = {"run.episodes": episodes, "run.steps": steps, "offline.data": data}  # Other data of the same content.
-    return run, override(config, said(changes)), tasks
+    return run, override(config, without_none(changes)), tasks
 
 
 def _train_to_end(

@@ -26,6 +26,7 @@ AnyConfig = TypeVar("AnyConfig")
 Values = Mapping[str, Any]  # Settings by their full keys, such as {"learn.epochs": 4}.
 NO_VALUES: Values = types.MappingProxyType({})
 REMOVED_IN = "0.2"
+LARGEST = 3.4e38  # Programs hold numbers as float32, where larger ones would be infinite.
 _NOUNS = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
 _BOUNDS = {
     "low": (">=", operator.ge),
@@ -197,6 +198,8 @@ def checked(value: Any, of: Setting) -> Any:
         bound = getattr(rules, name)
         if bound is not None and not holds(value, bound):
             _refuse(f"must be {'an integer ' if required is int else ''}{rules.range_text()}", value, of)
+    if isinstance(value, float) and abs(value) > LARGEST:
+        _refuse(f"must be at most {LARGEST:g} in size", value, of, "float32 holds no more")
     return value
 
 

@@ -65,13 +65,10 @@ class ProgressBar:
         self.tell(report.update, int(np.min(done)), float(np.mean(report.returns)))
 
     def tell(self, update: int, done: int, mean: float) -> None:
-        self._count(done, f", update {update}", f", return {mean:.1f}")
+        self.count(done, f", update {update}", f", return {mean:.1f}")
 
-    def count(self, done: int) -> None:
-        """So much of the budget, where there are neither updates nor returns to tell."""
-        self._count(done, "", "")
-
-    def _count(self, done: int, update: str, result: str) -> None:
+    def count(self, done: int, update: str = "", result: str = "") -> None:
+        """So much of the budget; there may be neither updates nor returns to tell."""
         counted = f"{done:,} of {self.budget:,} {'steps' if self.in_steps else 'episodes'}"
         if self.bar is not None:
             self.bar.update(self.line, description=self.label, completed=done, state=f"{counted}{update}{result}")
