@@ -78,22 +78,13 @@ def check_env(
     task, seeds = describe(source, limits), range(seed, seed + episodes)
     spec, (played, seen, notes) = task.spec, _play_at_random(source, limits, seeds)
     bounds = zip(spec.observation_names, spec.observation_low, spec.observation_high, seen)
-    report = {
-        "env": name,
-        "options": options,
-        "observations": [
-            {"name": each, "bounds": [_finite(low), _finite(high)], "seen": ends} for each, low, high, ends in bounds
-        ],
-        "actions": list(spec.action_names),
-        "continuous": spec.continuous,
-        "action_space": str(task.action_space),
-        "horizon": spec.horizon,
-        "reward_threshold": task.threshold,
-        "episodes": episodes,
-        **played,
-        "warnings": [*task.notes, *notes],
-        "not_deterministic": determinism.check(lambda: CheckedEnv(source, limits), seeds[:TWICE]),
-    }
+    observations = [
+        {"name": each, "bounds": [_finite(low), _finite(high)], "seen": ends} for each, low, high, ends in bounds
+    ]
+    report = {"env": name, "options": options, "observations": observations, "actions": list(spec.action_names)}
+    report |= {"continuous": spec.continuous, "action_space": str(task.action_space), "horizon": spec.horizon}
+    report |= {"reward_threshold": task.threshold, "episodes": episodes, **played, "warnings": [*task.notes, *notes]}
+    report["not_deterministic"] = determinism.check(lambda: CheckedEnv(source, limits), seeds[:TWICE])
     tell(as_json, report, _check_in_words(report))
 
 
@@ -120,14 +111,9 @@ def _play_at_random(
         success += [] if env.success is None else [env.success]
         lows.append(np.min(observations, axis=0))
         highs.append(np.max(observations, axis=0))
-    played = {
-        "steps": sum(lengths),
-        "steps_per_second": sum(lengths) / (time.perf_counter() - begun),
-        "lengths": [min(lengths), max(lengths)],
-        "returns": [min(returns), max(returns)],
-        "terminated": terminated,
-        "success": float(np.mean(success)) if success else None,
-    }
+    played = {"steps": sum(lengths), "steps_per_second": sum(lengths) / (time.perf_counter() - begun)}
+    played |= {"lengths": [min(lengths), max(lengths)], "returns": [min(returns), max(returns)]}
+    played |= {"terminated": terminated, "success": float(np.mean(success)) if success else None}
     env.close()
     seen = np.stack([np.min(lows, axis=0), np.max(highs, axis=0)], axis=-1).astype(float)
     return played, seen.tolist(), env.take_notes()
@@ -263,17 +249,11 @@ def collect(
     with ProgressBar(Config(run=RunConfig(episodes=episodes)), "collecting") as progress:
         collected = collecting.collect(named, behaviour, epsilon, episodes, seed, out, progress.tell)
     success = collected.meta.behaviour_success
-    report = {
-        "task": task,
-        "controller": controller,
-        "epsilon": epsilon,
-        "seed": seed,
-        "episodes": episodes,
-        "steps": collected.steps,
-        "success": success,
-        "success_ci": None if success is None else list(wilson_interval(round(success * episodes), episodes)),
-        "return": collected.meta.behaviour_return,
-        "seconds": round(collected.seconds, 3),
+    report = {"task": task, "controller": controller, "epsilon": epsilon, "seed": seed, "episodes": episodes}
+    report |= {"steps": collected.steps, "success": success}
+    report["success_ci"] = None if success is None else list(wilson_interval(round(success * episodes), episodes))
+    report |= {"return": collected.meta.behaviour_return, "seconds": round(collected.seconds, 3)}
+    report |= {
         "steps_per_second": round(collected.steps / collected.seconds),
         "bytes": os.path.getsize(out),
         "out": out,

@@ -102,26 +102,13 @@ def train(
     from asap.workers.hire import parse_workers
 
     parse_workers(workers)
-    options = {
-        "run.seed": seed,
-        "run.seeds": seeds,
-        "run.episodes": episodes,
-        "run.steps": steps,
-        "policy.hyperplanes": hyperplanes,
-        "policy.skills": skills,
-        **feature_settings(features),
-        "learn.learner": learner,
-        "learn.gradient": gradient,
-        "offline.data": offline,
-        "offline.drop_bad_rows": drop_bad_rows or None,
-        "env.options": env_options,
-        "env.max_steps": max_steps,
-        "env.step_timeout": step_timeout,
-        "env.reward_scale": reward_scale,
-        "env.strict_obs": strict_obs or None,
-        "env.check_determinism": check_determinism or None,
-        "env.on_no_workers": on_no_workers,
-    }
+    options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes, "run.steps": steps}
+    options |= {"policy.hyperplanes": hyperplanes, "policy.skills": skills, **feature_settings(features)}
+    options |= {"learn.learner": learner, "learn.gradient": gradient}
+    options |= {"offline.data": offline, "offline.drop_bad_rows": drop_bad_rows or None}
+    options |= {"env.options": env_options, "env.max_steps": max_steps, "env.step_timeout": step_timeout}
+    options |= {"env.reward_scale": reward_scale, "env.strict_obs": strict_obs or None}
+    options |= {"env.check_determinism": check_determinism or None, "env.on_no_workers": on_no_workers}
     if resume is not None:
         given = {"TASK": tasks or None, "--set": set_ or None, "--preset": preset, "--config": config, "--out": out}
         _refuse_settings({**given, **options})

@@ -62,33 +62,7 @@ def evaluate(
         raise UserError("--deterministic", what, "--offline too", "leave out one of them")
     model = _loaded(run, env, env_options, best, workers=workers)
     if offline is not None:
-        estimate_model(model, run, offline, episodes, seed, json_, task)
-    else:
-        evaluate_model(model, run, episodes, task, seed, deterministic, json_)
-
-
-def _loaded(path: str, env: str | None, env_options: str | None, best: bool, **how: Any) -> "ASAP":
-    """The model in a run directory or a file, for the environment that the user names, if any."""
-    from asap.envs.recorded import SaidEnv
-    from asap.model.model import ASAP
-
-    said = SaidEnv.of(env, env_options)
-    model = ASAP.load(path, env=said.env, env_options=said.options, best=best, **how)
-    if best:
-        to_stderr(f"note: the best checkpoint was saved after {model.num_timesteps:,} steps")
-    return model
-
-
-def evaluate_model(
-    model: "ASAP",
-    path: str,
-    episodes: int | None,
-    task: str | None,
-    seed: int,
-    deterministic: bool | None,
-    as_json: bool,
-) -> None:
-    """All seeds of a run, or of a saved model."""
+        return estimate_model(model, run, offline, episodes, seed, json_, task)
     from asap.config.schema import Config, RunConfig
     from asap.learn.state import parameter_digest
     from asap.model.result import seeds_report
@@ -103,20 +77,24 @@ def evaluate_model(
     every = seeds_report(model.tasks, played, model.seeds, is_sure)
     reports = {name: one for name, one in every.items() if name in chosen}
     verdict = None if model.verdict is None else model.verdict.as_dict()
-    report = {
-        **reports[chosen[0]],
-        "task": chosen[0] if len(chosen) == 1 else list(chosen),
-        "per_task": reports,
-        "episodes": count,
-        "seeds": model.config.run.seeds,
-        "env_steps": model.num_timesteps,
-        "verdict": verdict,
-        "parameters_sha256": parameter_digest(model.policies),
-        "run": str(path),
-    }
+    report = {**reports[chosen[0]], "task": chosen[0] if len(chosen) == 1 else list(chosen), "per_task": reports}
+    report |= {"episodes": count, "seeds": model.config.run.seeds, "env_steps": model.num_timesteps}
+    report |= {"verdict": verdict, "parameters_sha256": parameter_digest(model.policies), "run": run}
     lines = [line for name, one in reports.items() for line in _evaluation_in_words(name, one)]
     other = other_in_words(verdict, is_sure) if model.tasks.size == 1 else None
-    tell(as_json, report, "\n".join(lines if other is None else [*lines, f"  from training: {other}"]))
+    tell(json_, report, "\n".join(lines if other is None else [*lines, f"  from training: {other}"]))
+
+
+def _loaded(path: str, env: str | None, env_options: str | None, best: bool, **how: Any) -> "ASAP":
+    """The model in a run directory or a file, for the environment that the user names, if any."""
+    from asap.envs.recorded import SaidEnv
+    from asap.model.model import ASAP
+
+    said = SaidEnv.of(env, env_options)
+    model = ASAP.load(path, env=said.env, env_options=said.options, best=best, **how)
+    if best:
+        to_stderr(f"note: the best checkpoint was saved after {model.num_timesteps:,} steps")
+    return model
 
 
 def _evaluation_in_words(name: str, report: dict) -> list[str]:

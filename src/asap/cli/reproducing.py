@@ -37,27 +37,8 @@ def reproduce(
     `asap reproduce rooms` (or soccer, or all) also writes one page with everything (rooms.html, rooms.md). A stopped
     command goes on where it was: its training runs are kept in DIR/runs.
     """
-    if name:
-        _run_experiments(name, seeds, seed, out, json_)
-    else:
-        _list_experiments(json_)
-
-
-def _list_experiments(as_json: bool) -> None:
-    from asap.paper.experiments import GROUPS
-
-    rows = [
-        {"name": one.name, "title": one.title, "group": group, "seeds": one.seeds}
-        for group, members in GROUPS.items()
-        if group != "all"
-        for one in members
-    ]
-    lines = [f"{row['name']:<18}{row['title']}" for row in rows]
-    lines += [f"{group:<18}{len(members)} of these, and one page with everything" for group, members in GROUPS.items()]
-    tell(as_json, {"results": rows}, "\n".join(lines))
-
-
-def _run_experiments(name: str, seeds: int | None, seed: int, out: str, as_json: bool) -> None:
+    if not name:
+        return _list_experiments(json_)
     from asap.paper.experiments import GROUPS, find
 
     experiments = find(name)
@@ -73,15 +54,29 @@ def _run_experiments(name: str, seeds: int | None, seed: int, out: str, as_json:
     with StopRequest(PATIENCE) as stop:
         laboratory = Laboratory(folder, 0, seed, stop, ProgressBar)
         own = [dataclasses.replace(laboratory, seeds=seeds or experiment.seeds) for experiment in experiments]
-        chapters = [_chapter(*each, as_json) for each in zip(experiments, own)]
+        chapters = [_chapter(*each, json_) for each in zip(experiments, own)]
     if name in GROUPS:
-        _write_pages(folder, chapters, name, sorted({each.seeds for each in own}), seed, as_json)
-    if as_json:
+        _write_pages(folder, chapters, name, sorted({each.seeds for each in own}), seed, json_)
+    if json_:
         rows = [{"result": chapter.name, **row} for chapter in chapters for row in chapter.rows]
         pictures = [str(folder / path) for chapter in chapters for path, _ in chapter.pictures]
         seconds = round(sum(chapter.seconds for chapter in chapters), 1)
         report = {"name": name, "rows": rows, "pictures": pictures, "seconds": seconds, "out": str(folder)}
         to_stdout(json.dumps(report))
+
+
+def _list_experiments(as_json: bool) -> None:
+    from asap.paper.experiments import GROUPS
+
+    rows = [
+        {"name": one.name, "title": one.title, "group": group, "seeds": one.seeds}
+        for group, members in GROUPS.items()
+        if group != "all"
+        for one in members
+    ]
+    lines = [f"{row['name']:<18}{row['title']}" for row in rows]
+    lines += [f"{group:<18}{len(members)} of these, and one page with everything" for group, members in GROUPS.items()]
+    tell(as_json, {"results": rows}, "\n".join(lines))
 
 
 def _chapter(experiment: "Experiment", laboratory: "Laboratory", as_json: bool) -> "Chapter":
