@@ -14,8 +14,6 @@ from asap.base.errors import UserError
 from asap.cli.app import Debug, EnvOptions, Json, app, number, require_writable_place, tell
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from asap.envs.gymnasium.checked_env import CheckedEnv
     from asap.envs.gymnasium.make import EnvLimits, EnvSource
     from asap.workers.failures import Recording
@@ -101,8 +99,13 @@ def _play_at_random(
     lengths, returns, success, lows, highs, terminated = [], [], [], [], [], 0
     begun = time.perf_counter()
     for index, seed in enumerate(seeds):
+        generator, observations, rewards, ended = np.random.default_rng(seed), [], [], False
         try:
-            observations, rewards = _episode(env, seed)
+            observations.append(env.start(seed))
+            while not ended:
+                x, reward, ended = env.step(env.sample(generator))
+                observations.append(x)
+                rewards.append(reward)
         except EnvError as trouble:
             raise explained(trouble, f"episode {index}", seed, f"reproduce it with --seed {seed}") from trouble
         lengths.append(len(rewards))
@@ -117,18 +120,6 @@ def _play_at_random(
     env.close()
     seen = np.stack([np.min(lows, axis=0), np.max(highs, axis=0)], axis=-1).astype(float)
     return played, seen.tolist(), env.take_notes()
-
-
-def _episode(env: "CheckedEnv", seed: int) -> tuple[list["np.ndarray"], list[float]]:
-    import numpy as np
-
-    generator = np.random.default_rng(seed)
-    observations, rewards, ended = [env.start(seed)], [], False
-    while not ended:
-        x, reward, ended = env.step(env.sample(generator))
-        observations.append(x)
-        rewards.append(reward)
-    return observations, rewards
 
 
 def _replay(named: "EnvSource", path: str, as_json: bool) -> None:
