@@ -244,11 +244,8 @@ def collect(
     report |= {"steps": collected.steps, "success": success}
     report["success_ci"] = None if success is None else list(wilson_interval(round(success * episodes), episodes))
     report |= {"return": collected.meta.behaviour_return, "seconds": round(collected.seconds, 3)}
-    report |= {
-        "steps_per_second": round(collected.steps / collected.seconds),
-        "bytes": os.path.getsize(out),
-        "out": out,
-    }
+    report["steps_per_second"] = round(collected.steps / collected.seconds)
+    report |= {"bytes": os.path.getsize(out), "out": out}
     tell(json_, report, _collected_in_words(report))
 
 

@@ -65,14 +65,10 @@ def _description(task: "CompiledTask") -> dict[str, Any]:
 
     spec = task.spec
     bounds = zip(spec.observation_names, spec.observation_low, spec.observation_high, strict=True)
-    return {
-        "observations": [{"name": name, "bounds": [low, high], "unit": spec.unit} for name, low, high in bounds],
-        "actions": list(spec.action_names),
-        "rewards": dict(task.env.rewards),
-        "time_limit": spec.horizon,
-        "discount": spec.discount,
-        "controllers": list(controllers_of(task)),
-    }
+    observations = [{"name": name, "bounds": [low, high], "unit": spec.unit} for name, low, high in bounds]
+    report = {"observations": observations, "actions": list(spec.action_names), "rewards": dict(task.env.rewards)}
+    report |= {"time_limit": spec.horizon, "discount": spec.discount, "controllers": list(controllers_of(task))}
+    return report
 
 
 def _task_in_words(row: dict) -> str:
