@@ -52,8 +52,8 @@ ROWS = (
     (
         "config-file-forgets-base",
         "config/toml.py",
-        "with_values(cls() if base is None else base, values)",
-        "with_values(cls(), values)",
+        "settings.with_values(cls() if base is None else base, values)",
+        "settings.with_values(cls(), values)",
         "With --config FILE, the preset and the task's own settings are dropped.",
         ("test_settings.py",),
     ),

@@ -76,7 +76,7 @@ ROWS = (
     (
         "trust-transfer-data",
         "compose.py",
-        "refuse_unsaid(_named_only_in_file(without_source(config), in_call), path)",
+        "refuse_unsaid(without_source(config), path, in_call)",
         "pass",
         "`asap transfer` opens the data that a stranger's run names.",
         ("test_strangers.py",),

@@ -61,7 +61,7 @@ ROWS = (
         "compose-old-steps",
         "compose.py",
         'override(config, {"run.episodes": episodes, "run.steps": steps})',
-        'override(config, _said({"run.episodes": episodes, "run.steps": steps}))',
+        'override(config, without_none({"run.episodes": episodes, "run.steps": steps}))',
         "model.learn(episodes=10_000) on an environment still ends at its default budget of steps.",
         ("test_goes_on.py",),
     ),
@@ -148,9 +148,9 @@ ROWS = (
     (
         "runs-stale-best",
         "runs/directory.py",
-        'for name in ("ckpt", "best"):\n            for path in checkpoints.generations',
-        'for name in ("ckpt",):\n            for path in checkpoints.generations',
-        "A run that was overwritten still has the best checkpoint of the old one.",
+        'for name in ("ckpt", "best"):',
+        'for name in ("ckpt",):',
+        "A run in the folder of an earlier one, whose config was deleted, still has its best checkpoint.",
         ("test_runs.py", "test_best_checkpoint.py"),
     ),
     (

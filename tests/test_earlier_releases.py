@@ -130,7 +130,7 @@ def test_a_committed_model_with_a_critic_that_saw_no_skills_is_of_use_but_learns
     """Its inputs were the observation and the task; those of the two skills are missing."""
     path = tmp_path / "committed.asap"
     ASAP("two-rooms", settings=("policy.termination=0.1", "learn.lanes=2", "learn.window=8")).learn(16).save(path)
-    sealed = checkpoints.unseal(path.read_bytes())
+    sealed = checkpoints.unsealed(path)
     hidden = sealed.arrays["critic.hidden"]
     path.write_bytes(checkpoints.seal(sealed.step, {**sealed.arrays, "critic.hidden": hidden[..., :-2]}, sealed.meta))
     model = ASAP.load(path)

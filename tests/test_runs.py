@@ -161,11 +161,11 @@ def test_what_is_not_a_run_is_named(tmp_path, spoil, word):
 
 
 def test_creating_takes_nothing_from_anybody(tmp_path, run):
-    with pytest.raises(UserError, match="already exists .* overwrite"):
+    with pytest.raises(UserError, match="already exists .* resume it"):
         Run.create(run.path, "other")
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match="is a file, not a directory"):
-        Run.create(tmp_path / "file", "", overwrite=True)
+        Run.create(tmp_path / "file", "")
     with pytest.raises(RunError, match="cannot create: Not a directory"):
         Run.create(tmp_path / "file" / "below", "")
     with pytest.raises(UserError, match="config.toml would not be UTF-8"):
@@ -174,18 +174,18 @@ def test_creating_takes_nothing_from_anybody(tmp_path, run):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").touch()
     with pytest.raises(UserError, match="other files"):
-        Run.create(tmp_path / "home", "", overwrite=True)
+        Run.create(tmp_path / "home", "")
     assert os.listdir(tmp_path / "home") == ["thesis.tex"] and run.config_text() == "seed = 1\n"
 
 
-def test_overwriting_leaves_nothing_of_the_earlier_run(run):
+def test_a_folder_whose_run_was_deleted_but_for_its_checkpoints_begins_anew(run):
     with run.locked():
         run.save(9, ARRAYS, {})
         run.save_best(9, ARRAYS, {})
-        run.append({"step": 9})
-    new = Run.create(run.path, "seed = 2\n", overwrite=True)
+    (run.path / "config.toml").unlink()
+    (run.path / "tasks.json").touch()  # As a creation leaves it that is killed before its last step.
+    new = Run.create(run.path, "seed = 2\n")
     assert new.config_text() == "seed = 2\n" and new.latest() is None and new.best() is None
-    assert list(new.events()) == []
 
 
 def test_the_last_three_and_the_best_are_kept(run):
@@ -349,7 +349,7 @@ def test_a_config_that_is_no_config_is_read_in_little_memory(run):
     with pytest.raises(UserError, match="config.toml: over 1,000,000 bytes"):
         Run.open(run.path)
     with pytest.raises(UserError, match="would be over 1,000,000 bytes"):
-        Run.create(run.path, "#" * 1_000_001, overwrite=True)
+        Run.create(run.path, "#" * 1_000_001)
 
 
 # The lock -------------------------------------------------------------------------------------------------------------
@@ -397,8 +397,8 @@ def test_one_process_at_a_time(run, monkeypatch, has_flock, ending):
         who = f"^run: in use by pid {child.pid} on host {socket.gethostname()} since 20"
         with pytest.raises(RunError, match=f"{who}.*; wait for it or choose another --out"), run.locked():
             pass
-        with pytest.raises(RunError, match=who):
-            Run.create(run.path, "seed = 2\n", overwrite=True)
+        with pytest.raises(UserError, match="already exists"):
+            Run.create(run.path, "seed = 2\n")
         if ending == "kill":
             child.kill()
         child.stdin.close()

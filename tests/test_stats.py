@@ -11,7 +11,6 @@ from asap.base.stats import (
     bootstrap_interval,
     common_grid,
     difference_interval,
-    first_reach,
     iqm,
     mean_interval,
     median_with_failures,
@@ -100,15 +99,6 @@ def test_members_of_a_group_are_not_independent():
     assert nested_interval([[0.0, 1.0]], statistic=np.mean) == (0.0, 1.0)  # One group: its members are drawn again.
 
 
-def test_first_reach_is_the_first_evaluation_at_or_above():
-    episodes, returns = [0, 100, 250, 400], [-391.0, 30.0, 31.0, 29.0]
-    assert first_reach(episodes, returns, 30.0) == 100
-    assert first_reach(episodes, returns, 30.5) == 250
-    assert first_reach(episodes, returns, 60.0) is None
-    assert first_reach(episodes, [np.nan, np.nan, 40.0, 50.0], 30.0) == 250
-    assert isinstance(first_reach(np.array(episodes), np.array(returns), 30.0), int)
-
-
 @pytest.mark.parametrize(
     ("episodes", "expected"),
     [
@@ -143,7 +133,6 @@ def test_grid_is_thinned_to_real_counts_with_both_ends():
     [
         lambda: iqm([]),
         lambda: bootstrap_interval([]),
-        lambda: bootstrap_interval([1.0, 2.0], level=95.0),
         lambda: median_with_failures([]),
         lambda: common_grid([]),
         lambda: resample([SeedCurve([5], [1.0])], [0, 5]),

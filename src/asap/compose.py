@@ -1,6 +1,5 @@
 """From names and options to one config and its tasks: preset, file and options in layers, checked together, once."""
 
-import dataclasses
 import json
 import os
 from typing import Any, NamedTuple
@@ -8,8 +7,8 @@ from typing import Any, NamedTuple
 from asap.base.errors import UserError
 from asap.base.files import parsed
 from asap.base.spec import Task, TaskSet
-from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, OfflineConfig, RunConfig, complete
-from asap.config.settings import NO_VALUES, Values, override, shown, validate, walk
+from asap.config.schema import OFFLINE_LEARNERS, PRESETS, Config, complete
+from asap.config.settings import NO_VALUES, Values, override, shown, values_of, with_values
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
@@ -35,30 +34,27 @@ def compose(
     """
     if preset is not None and preset not in PRESETS:
         raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
-    told = {**_said(options), **overrides}
+    in_call = {**without_none(options), **overrides}
 
     def layered(own: Values) -> Config:
-        config = override(Config(), own)
-        config = override(config, {} if preset is None else PRESETS[preset])
+        config = override(Config(), {**own, **({} if preset is None else PRESETS[preset])})
         config = config if file is None else read_toml(Config, file, base=config)
-        return override(config, told)
+        return override(config, in_call)
 
-    said = layered({})  # Tells whose settings they are to be laid on.
+    settled = layered({})  # Tells whose settings they are to be laid on.
     named, weights = parse_tasks(tasks)
-    names = named or said.run.tasks
+    names = named or settled.run.tasks
     if file is not None:
-        told |= _without_names(file, said, override(Config(), told), names, bool(named))
-        said = layered({})
-    if said.offline.data is not None:
-        config, task = _from_data(layered, said, names, task)
+        in_call |= _without_names(file, settled, in_call, names, bool(named))
+        settled = layered({})
+    if settled.offline.data is not None:
+        config, task = _from_data(layered, settled, names, task)
         found, names, weights = (task,), (task.name,), (1.0,)
     else:
-        found = tuple(resolve(name, said.env) for name in names) if task is None else (task,)
+        found = tuple(resolve(name, settled.env) for name in names) if task is None else (task,)
         config = layered({**found[0].settings, **found[0].play_settings} if found else {})
-        if config.learn.learner in OFFLINE_LEARNERS:
-            raise UserError(
-                "learn.learner", "learns from logged data", config.learn.learner, "give them by --offline FILE"
-            )
+        if (learner := config.learn.learner) in OFFLINE_LEARNERS:
+            raise UserError("learn.learner", "learns from logged data", learner, "give them by --offline FILE")
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
     if config.policy.rules:
@@ -72,40 +68,43 @@ def compose(
     return config, checked
 
 
-def _said(options: Values) -> dict[str, Any]:
+def without_none(options: Values) -> dict[str, Any]:
+    """Those that the user has given."""
     return {key: value for key, value in options.items() if value is not None}
 
 
 def _refuse_env_settings(config: Config, tasks: TaskSet) -> None:
     """They would change nothing: our tasks are as they are."""
-    general = {key: value for key, _, value, _ in walk(Config(), "")}
-    for key, _, value, _ in walk(config, ""):
+    general = values_of(Config())
+    for key, value in values_of(config).items():
         if key.startswith("env.") and value != general[key]:
             what = f"is for Gymnasium environments, and {tasks.names[0]} is a task of our own"
             raise UserError(key, what, shown(value), "leave it out")
 
 
-def _without_names(file: str, said: Config, in_call: Config, names: tuple[str, ...], are_named: bool) -> Values:
+def _without_names(file: str, settled: Config, in_call: Values, names: tuple[str, ...], are_named: bool) -> Values:
     """A settings file may say how to learn; what it names is imported, called or opened only if this call says so too.
 
     What is to be said in place of its options, of which only harmless ones are used.
     """
-    if not are_named and not in_call.run.tasks:
+    if not are_named and not in_call.get("run.tasks"):
         for name in names:
-            if not is_ours(name) and not is_registered(name):
-                cure = f"if you trust it, say so: asap train {ascii(name)[1:-1][:80]} --config FILE"
-                raise UserError("run.tasks", "is not imported: only a file names it", ascii(name)[:80], cure)
-    refuse_unsaid(_named_only_in_file(said, in_call), file)
-    options = options_of(said.env)
-    if not options or in_call.env.options is not None:
-        return {}
+            _refuse_import("run.tasks", "is not imported: only a file names it", name, "--config FILE")
+    refuse_unsaid(settled, file, in_call)
+    options = options_of(settled.env)
     used = harmless(options) if names and is_registered(names[0]) else {}
-    if used == options:
+    if in_call.get("env.options") is not None or used == options:
         return {}
-    print_note(
-        f"env.options: only {file} names them, and they are not used: {shown(options)}; say them by --env-options"
-    )
+    unused = f"env.options: only {file} names them, and they are not used: {shown(options)}"
+    print_note(f"{unused}; say them by --env-options")
     return {"env.options": json.dumps(used)}
+
+
+def _refuse_import(field: str, what: str, name: str, option: str) -> None:
+    """A module that only a file names is not imported."""
+    if not is_ours(name) and not is_registered(name):
+        cure = f"if you trust it, say so: asap train {ascii(name)[1:-1][:80]} {option}"
+        raise UserError(field, what, ascii(name)[:80], cure)
 
 
 def _for_tasks(
@@ -117,24 +116,22 @@ def _for_tasks(
     if weights and len(weights) != len(names):
         what = f"need one for each of the {len(names)} tasks"
         raise UserError("run.weights", what, list(weights), "leave them out for equal weights")
-    config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=names, weights=weights))
-    config = validate(config)
+    config = override(config, {"run.tasks": names, "run.weights": weights})
     if config.run.steps is None and config.run.episodes is None:
         config = override(config, tasks[0].budget)
     config = complete(config)
     return config, checked_tasks(config, tasks)
 
 
-def _from_data(layered: Any, said: Config, names: tuple[str, ...], task: Task | None) -> tuple[Config, Task]:
+def _from_data(layered: Any, settled: Config, names: tuple[str, ...], task: Task | None) -> tuple[Config, Task]:
     """The settings of a run that learns from logged data, which tell the task, and decide what is left open."""
     from asap.experience.logged import refuse_contradictions, settle, task_of_data
 
-    refuse_contradictions(said, names)
-    name = task_of_data(said.offline.data, names[0] if names else None)
-    if not names and not is_ours(name) and not is_registered(name):
-        cure = f"if you trust it, say so: asap train {ascii(name)[1:-1][:80]} --offline FILE"
-        raise UserError("offline.data", "its task is not imported: only the file names it", ascii(name)[:80], cure)
-    task = resolve(name, said.env) if task is None else task
+    refuse_contradictions(settled, names)
+    name = task_of_data(settled.offline.data, names[0] if names else None)
+    if not names:
+        _refuse_import("offline.data", "its task is not imported: only the file names it", name, "--offline FILE")
+    task = resolve(name, settled.env) if task is None else task
     if task.spec.continuous:
         what = "logged data are learned for Discrete actions"
         raise UserError("offline.data", what, f"{task.name}: {task.actions}", "learn by playing: leave out --offline")
@@ -151,12 +148,12 @@ class FromFile(NamedTuple):
 
 def read_run(run: Run, said: SaidEnv = SaidEnv()) -> FromFile:
     """What a run was made with; an environment that is named in this call takes the place of the recorded one."""
-    config = complete(validate(read_toml(Config, run.path / "config.toml")))
-    config, tasks, is_own = tasks_in_file(run.path, config, _told_by(run), said, print_note)
+    config = complete(read_toml(Config, run.path / "config.toml"))
+    config, tasks, is_own = tasks_in_file(run.path, config, _recorded_in(run), said, print_note)
     return FromFile(config, checked_tasks(config, tasks), is_own)
 
 
-def _told_by(run: Run) -> dict[str, Any]:
+def _recorded_in(run: Run) -> dict[str, Any]:
     text = run.tasks_text()
     return {} if text is None else parsed(text.encode()) or {}
 
@@ -166,30 +163,18 @@ def tasks_text(config: Config, tasks: TaskSet) -> str:
     return json.dumps(task_records(config, tasks), indent=1) + "\n"
 
 
-def _named_only_in_file(said: Config, in_call: Config) -> Config:
-    """Data and source that the user has not named in this call."""
-    data = said.offline.data if in_call.offline.data is None else None
-    source = said.run.source if in_call.run.source is None else None
-    return Config(run=RunConfig(source=source), offline=OfflineConfig(data=data))
-
-
 def without_source(config: Config) -> Config:
     """For a run that has begun: it needs the one that it started from no more."""
-    return dataclasses.replace(config, run=dataclasses.replace(config.run, source=None))
+    return with_values(config, {"run.source": None})
 
 
-def with_data(config: Config, data: str | None) -> Config:
-    """To learn from another file, with the same content: a run keeps its fingerprint."""
-    return dataclasses.replace(config, offline=dataclasses.replace(config.offline, data=data))
-
-
-def refuse_unsaid(config: Config, path: str | os.PathLike) -> None:
-    """Data and runs that only a stranger's file names are not opened."""
+def refuse_unsaid(config: Config, path: str | os.PathLike, in_call: Values = NO_VALUES) -> None:
+    """Data and runs that only a stranger's file names, and not this call, are not opened."""
     for field, value, cure in (
         ("offline.data", config.offline.data, "if you trust it, say so: --offline FILE"),
         ("run.source", config.run.source, "if you trust it, start a new run: asap transfer RUN TASK"),
     ):
-        if value is not None:
+        if value is not None and in_call.get(field) is None:
             what = f"is not opened: only {ascii(os.fspath(path))} names it, and nothing shows that you made that file"
             raise UserError(field, what, ascii(value)[:120], cure)
 
@@ -205,23 +190,18 @@ def given_task(env: Any, settings: Values) -> tuple[list[str], Task | None]:
     return [env if task is None else task.name], task
 
 
-def saved_settings(text: str, told: dict[str, Any], said: SaidEnv, path: str | os.PathLike) -> FromFile:
+def saved_settings(text: str, recorded: dict[str, Any], said: SaidEnv, path: str | os.PathLike) -> FromFile:
     """Those in the file of a saved model, with what it tells about its tasks.
 
     The file says all: a setting that is not there was none, whatever the task's own would be.
     """
     config = from_toml(Config, text, "config")
-    config, tasks, is_own = tasks_in_file(path, config, told, said, print_note)
+    config, tasks, is_own = tasks_in_file(path, config, recorded, said, print_note)
     return FromFile(*_for_tasks(config, config.run.tasks, config.run.weights, tasks), is_own)
 
 
-LARGEST = 3.4e38
-FEATURES = {
-    "linear": {"policy.basis": "linear"},
-    "poly2": {"policy.basis": "polynomial", "policy.degree": 2},
-    "fourier": {"policy.basis": "fourier"},
-    "network": {"policy.basis": "network"},
-}
+FEATURES = {name: {"policy.basis": name} for name in ("linear", "poly2", "fourier", "network")}
+FEATURES["poly2"] = {"policy.basis": "polynomial", "policy.degree": 2}
 
 
 def feature_settings(features: str | None) -> dict[str, object]:
@@ -235,14 +215,13 @@ def feature_settings(features: str | None) -> dict[str, object]:
 
 def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     """The tasks of a config, which must fit them; before a run directory is made."""
-    _refuse_large_numbers(config)
     found, first, policy = task_set(config, tasks), tasks[0], config.policy
-    if first.spec.continuous and policy.skills == "constant":
-        cure = "use --skills gaussian, linear or network"
-        raise UserError("policy.skills", "skills=constant needs Discrete actions", first.actions, cure)
-    if not first.spec.continuous and policy.skills == "gaussian":
-        cure = "use --skills constant, linear or network"
-        raise UserError("policy.skills", "skills=gaussian needs Box actions", first.actions, cure)
+    other, fits, needed = (
+        ("constant", "gaussian", "Discrete") if first.spec.continuous else ("gaussian", "constant", "Box")
+    )
+    if policy.skills == other:
+        what, cure = f"skills={other} needs {needed} actions", f"use --skills {fits}, linear or network"
+        raise UserError("policy.skills", what, first.actions, cure)
     if "network" in (policy.basis, policy.skills) and config.learn.learner not in ("ppo", "actor-critic"):
         raise UserError("learn.learner", "does not learn networks", config.learn.learner, "use ppo or actor-critic")
     if policy.task_features not in ("auto", "none") and not first.descriptor:
@@ -254,20 +233,6 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     return found
 
 
-def _refuse_large_numbers(config: Config) -> None:
-    """Programs hold numbers as float32, where these would be infinite."""
-    for key, _, value, _ in walk(config, ""):
-        if _size(value) > LARGEST:
-            raise UserError(key, f"must be at most {LARGEST:g} in size", shown(value), "float32 holds no more")
-
-
-def _size(value: Any) -> float:
-    """Of the largest number in a setting."""
-    if isinstance(value, tuple):
-        return max(map(_size, value), default=0.0)
-    return abs(value) if isinstance(value, float) else 0.0
-
-
 def with_budget(config: Config, episodes: int | None, steps: int | None) -> Config:
     """A budget that is said takes the place of those that were not."""
     if episodes is None and steps is None:
@@ -276,16 +241,12 @@ def with_budget(config: Config, episodes: int | None, steps: int | None) -> Conf
 
 
 def same_but_for_budget(first: Config, second: Config) -> bool:
-    first, second = (
-        dataclasses.replace(c, run=dataclasses.replace(c.run, episodes=1, steps=1)) for c in (first, second)
-    )
-    return first == second
+    return with_budget(first, 1, 1) == with_budget(second, 1, 1)
 
 
 FROZEN = {None: {}, "skills": {"learn.step_size_theta": 0.0}, "partition": {"learn.step_size_beta": 0.0}}
-SEARCH_EPISODES = (
-    2  # Per sign pattern and task: enough to tell a partition that leads to the goal from one that does not.
-)
+# Per sign pattern and task: enough to tell a partition that leads to the goal from one that does not.
+SEARCH_EPISODES = 2
 # A policy that nearly fits needs few corrections, and small batches make them soonest (measured on flipped 2R).
 TRANSFER_LANES = 2
 
@@ -299,21 +260,19 @@ def transfer_settings(
     run = Run.open(source)
     if run.latest() is None:
         raise UserError("run", "has learned nothing yet", source, "let `asap train` save a checkpoint first")
-    config = complete(validate(read_toml(Config, run.path / "config.toml")))
-    if not is_own_file(_told_by(run), config):
-        config = _for_other_tasks(config, override(Config(), overrides), run.path)
+    config = complete(read_toml(Config, run.path / "config.toml"))
+    if not is_own_file(_recorded_in(run), config):
+        config = _for_other_tasks(config, overrides, run.path)
     names, weights = parse_tasks(tasks)
-    search_episodes = SEARCH_EPISODES if search else 0
-    told = {"tasks": names, "weights": weights, "source": os.fspath(run.path), "search_episodes": search_episodes}
-    lanes = dataclasses.replace(config.learn, lanes=TRANSFER_LANES)
-    config = dataclasses.replace(config, run=dataclasses.replace(config.run, **told), learn=lanes)
-    config = override(config, {**_said(options), **overrides, **FROZEN[freeze]})
+    own = {"run.tasks": names, "run.weights": weights, "run.source": os.fspath(run.path)}
+    own |= {"run.search_episodes": SEARCH_EPISODES if search else 0, "learn.lanes": TRANSFER_LANES}
+    config = override(config, {**own, **without_none(options), **overrides, **FROZEN[freeze]})
     return config, checked_tasks(config, tuple(resolve(name, config.env) for name in config.run.tasks))
 
 
-def _for_other_tasks(config: Config, in_call: Config, path: os.PathLike) -> Config:
+def _for_other_tasks(config: Config, in_call: Values, path: os.PathLike) -> Config:
     """Of a stranger's run, its settings without what they name."""
-    refuse_unsaid(_named_only_in_file(without_source(config), in_call), path)
+    refuse_unsaid(without_source(config), path, in_call)
     if config.env.options is not None:
         print_note(f"env.options: not used, because {path} may be a stranger's: {shown(config.env.options)}")
-    return dataclasses.replace(config, env=dataclasses.replace(config.env, options=None))
+    return with_values(config, {"env.options": None})

@@ -151,25 +151,20 @@ def from_arrays(template: Any, arrays: dict[str, np.ndarray]) -> Any:
     named, structure = _named_leaves(template)
     for name, leaf in named:
         found = arrays.get(name)
-        if found is not None and found.shape == leaf.shape and found.dtype != leaf.dtype:
-            _refuse_other_mode(name, found.dtype, leaf.dtype)
-        if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
-            got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
-            raise RunError(
-                "checkpoint",
-                f"was made for another task, K or feature map: {name} should be {leaf.dtype}{list(leaf.shape)}",
-                got,
-                "use the config that is saved with the run",
-            )
+        if found is None or (found.shape, found.dtype) != (leaf.shape, leaf.dtype):
+            _refuse(name, found, leaf)
     return jax.tree.unflatten(structure, [arrays[name] for name, _ in named])
 
 
-def _refuse_other_mode(name: str, found: np.dtype, here: np.dtype) -> None:
-    """Numbers of 32 and of 64 bits: JAX was in its other mode when they were saved."""
-    if found.kind == here.kind and max(found.itemsize, here.itemsize) == 8:
-        what = f"was saved in another mode of JAX: {name} is {here} in this process"
-        cure = "set JAX_ENABLE_X64=1" if found.itemsize == 8 else "unset JAX_ENABLE_X64"
-        raise RunError("checkpoint", what, found, cure)
+def _refuse(name: str, found: np.ndarray | None, leaf: Any) -> None:
+    if found is not None and (found.shape, found.dtype.kind) == (leaf.shape, leaf.dtype.kind):
+        if max(found.dtype.itemsize, leaf.dtype.itemsize) == 8:  # Numbers of 32 and of 64 bits.
+            what = f"was saved in another mode of JAX: {name} is {leaf.dtype} in this process"
+            cure = "set JAX_ENABLE_X64=1" if found.dtype.itemsize == 8 else "unset JAX_ENABLE_X64"
+            raise RunError("checkpoint", what, found.dtype, cure)
+    what = f"was made for another task, K or feature map: {name} should be {leaf.dtype}{list(leaf.shape)}"
+    got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
+    raise RunError("checkpoint", what, got, "use the config that is saved with the run")
 
 
 def stack(trees: list) -> Any:

@@ -38,7 +38,7 @@ def use() -> None:
     folder = own_folder()
     if folder is None or not _is_usable(folder):
         return
-    _make_room(folder.parent, MOST_BYTES)
+    _make_room(folder.parent)
     warnings.filterwarnings("ignore", _TRIFLES)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     if jax.config.jax_persistent_cache_min_compile_time_secs == 1.0:  # JAX's default leaves out most of our programs.
@@ -120,12 +120,12 @@ def folders(parent: Path) -> list[Path]:
         return []
 
 
-def _make_room(parent: Path, most: int) -> None:
-    """Removes what was not used for longest, of any JAX and CPU, until no more than `most` bytes are left."""
+def _make_room(parent: Path) -> None:
+    """Removes what was not used for longest, of any JAX and CPU, until no more than MOST_BYTES are left."""
     found = [entry for folder in folders(parent) for entry in entries(folder)]
     left = sum(status.st_size for _, status in found)
     for path, status in sorted(found, key=lambda entry: max(entry[1].st_atime, entry[1].st_mtime)):
-        if left <= most:
+        if left <= MOST_BYTES:
             break
         with contextlib.suppress(OSError):  # Another process was first.
             path.unlink()

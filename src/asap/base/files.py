@@ -97,11 +97,9 @@ def read_regular(path: Path, most: int) -> bytes:
 
 def remove_litter(folder: Path) -> None:
     """Removes the temporary files of killed writers. Only for the holder of the run's lock."""
-    with contextlib.suppress(OSError):
-        for entry in os.listdir(folder):
-            if entry.startswith(TEMPORARY):
-                with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(folder, entry))
+    for path in folder.glob(f"{TEMPORARY}*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 @contextlib.contextmanager

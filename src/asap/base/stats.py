@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 
+SAMPLES = 2000  # Of a bootstrap.
 MAX_RESAMPLED = 4_000_000  # Numbers held at once while resampling: 32 MB.
 
 
@@ -37,7 +38,7 @@ def iqm(values: ArrayLike, axis: int = 0) -> float | np.ndarray:
 def bootstrap_interval(
     values: ArrayLike,
     seed: int = 0,
-    samples: int = 2000,
+    samples: int = SAMPLES,
     level: float = 0.95,
     statistic: Callable[..., np.ndarray] = iqm,
 ) -> tuple[float, float] | tuple[np.ndarray, np.ndarray]:
@@ -46,8 +47,6 @@ def bootstrap_interval(
     Whole seeds are drawn again, the same ones for every point. `statistic(values, axis)` may be any NumPy reduction.
     """
     values = _some_numbers(values, 0)
-    if not 0 < level < 1:
-        raise UserError("level", "must lie between 0 and 1", level, "use for example 0.95")
     columns = values.reshape(len(values), -1)
     picks = np.random.default_rng(seed).integers(len(values), size=(samples, len(values)))
     width = max(1, MAX_RESAMPLED // picks.size)
@@ -63,16 +62,15 @@ def bootstrap_interval(
 
 
 def difference_interval(
-    first: ArrayLike, second: ArrayLike, seed: int = 0, samples: int = 2000, statistic: Callable[..., np.ndarray] = iqm
+    first: ArrayLike, second: ArrayLike, statistic: Callable[..., np.ndarray] = iqm
 ) -> tuple[float, float]:
     """95 % percentile bootstrap of statistic(first) - statistic(second), each with seeds of its own.
 
     Two intervals may overlap where the difference is beyond doubt, and the difference is what a comparison is about.
     """
-    generator = np.random.default_rng(seed)
-    drawn = []
+    generator, drawn = np.random.default_rng(0), []
     for values in (_some_numbers(first, 0), _some_numbers(second, 0)):
-        picks = generator.integers(len(values), size=(samples, len(values)))
+        picks = generator.integers(len(values), size=(SAMPLES, len(values)))
         drawn.append(statistic(values[picks], axis=1))
     return _limits(drawn[0] - drawn[1])
 
@@ -87,19 +85,17 @@ def mean_difference_interval(first: ArrayLike, second: ArrayLike) -> tuple[float
     A single number is taken to spread as the other sample does. Of two single numbers nothing is known.
     """
     samples = [_some_numbers(values, 0) for values in (first, second)]
-    spreads = [float(values.var(ddof=1)) if len(values) > 1 else None for values in samples]
-    known = [spread for spread in spreads if spread is not None]
+    known = [float(values.var(ddof=1)) for values in samples if len(values) > 1]
     if not known:
         return -math.inf, math.inf
-    errors = [(known[0] if spread is None else spread) / len(values) for values, spread in zip(samples, spreads)]
+    variances = known if len(known) == 2 else known * 2
+    errors = [variance / len(values) for values, variance in zip(samples, variances)]
     difference, total = float(samples[0].mean() - samples[1].mean()), sum(errors)
     if not total > 0:
         return difference, difference
-    freedom = min(len(values) - 1 for values in samples)
-    if freedom:  # Satterthwaite's.
+    freedom = max(len(values) - 1 for values in samples)
+    if len(known) == 2:  # Satterthwaite's.
         freedom = total**2 / sum(error**2 / (len(values) - 1) for error, values in zip(errors, samples))
-    else:
-        freedom = max(len(values) - 1 for values in samples)
     reach = _student(freedom) * math.sqrt(total)
     return difference - reach, difference + reach
 
@@ -110,29 +106,21 @@ def _student(freedom: float) -> float:
     return 1.960 + 2.372 / freedom + 2.823 / freedom**2
 
 
-def nested_interval(
-    values: ArrayLike, seed: int = 0, samples: int = 2000, statistic: Callable[..., np.ndarray] = iqm
-) -> tuple[float, float]:
+def nested_interval(values: ArrayLike, statistic: Callable[..., np.ndarray] = iqm) -> tuple[float, float]:
     """95 % percentile bootstrap of (groups, members): groups are drawn again, and then members of each.
 
     Members of a group have something in common, such as a data set, and are not independent.
     """
     values = _some_numbers(values, 0)
-    (groups, members), generator = values.shape, np.random.default_rng(seed)
-    chosen = generator.integers(groups, size=(samples, groups, 1))
-    picks = generator.integers(members, size=(samples, groups, members))
-    return _limits(statistic(values[chosen, picks].reshape(samples, -1), axis=1))
+    (groups, members), generator = values.shape, np.random.default_rng(0)
+    chosen = generator.integers(groups, size=(SAMPLES, groups, 1))
+    picks = generator.integers(members, size=(SAMPLES, groups, members))
+    return _limits(statistic(values[chosen, picks].reshape(SAMPLES, -1), axis=1))
 
 
 def _limits(resampled: np.ndarray) -> tuple[float, float]:
     low, high = np.quantile(resampled, [0.025, 0.975])
     return float(low), float(high)
-
-
-def first_reach(episodes: ArrayLike, returns: ArrayLike, threshold: float) -> int | None:
-    """Completed episodes at the first evaluation that is at or above the threshold; None if there is none."""
-    reached = np.flatnonzero(np.asarray(returns, float) >= threshold)
-    return int(np.asarray(episodes)[reached[0]]) if len(reached) else None
 
 
 def median_with_failures(episodes: Sequence[int | None]) -> float | None:
@@ -157,14 +145,13 @@ def common_grid(curves: Sequence[SeedCurve], points: int = 200) -> np.ndarray:
 
 def resample(curves: Sequence[SeedCurve], grid: ArrayLike) -> np.ndarray:
     """Array (seeds, points): the last evaluation at or before each count. A curve that ended keeps its last value."""
-    return np.stack([_last_values(curve, np.asarray(grid)) for curve in curves])
-
-
-def _last_values(curve: SeedCurve, grid: np.ndarray) -> np.ndarray:
-    index = np.searchsorted(np.asarray(curve.episodes), grid, side="right") - 1
-    if (index < 0).any():
-        raise UserError("grid", "begins before the first evaluation of a curve", grid[0], "use common_grid(curves)")
-    return np.asarray(curve.returns, float)[index]
+    grid, rows = np.asarray(grid), []
+    for curve in curves:
+        index = np.searchsorted(np.asarray(curve.episodes), grid, side="right") - 1
+        if (index < 0).any():
+            raise UserError("grid", "begins before the first evaluation of a curve", grid[0], "use common_grid(curves)")
+        rows.append(np.asarray(curve.returns, float)[index])
+    return np.stack(rows)
 
 
 def _some_numbers(values: ArrayLike, axis: int) -> np.ndarray:

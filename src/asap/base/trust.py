@@ -23,7 +23,7 @@ _DOMAIN = b"asap names 1\n"  # A tag of anything else can't be taken for one of 
 
 def tag(names: Mapping[str, Any]) -> str | None:
     """The user's tag over these names, in JSON's types; None where no key can be had."""
-    key = _read_key() or _new_key()
+    key = read_key() or _new_key()
     return None if key is None else _tagged(key, names)
 
 
@@ -31,18 +31,13 @@ def is_own(names: Mapping[str, Any], tag: object) -> bool:
     """Whether the tag that a file tells is the user's own, over these names."""
     if not isinstance(tag, str) or not tag.isascii():
         return False
-    key = _read_key()
+    key = read_key()
     return key is not None and hmac.compare_digest(_tagged(key, names), tag)
 
 
 def _tagged(key: bytes, names: Mapping[str, Any]) -> str:
     text = json.dumps(names, sort_keys=True, separators=(",", ":"))
     return hmac.new(key, _DOMAIN + text.encode(), hashlib.sha256).hexdigest()
-
-
-def has_key() -> bool:
-    """Whether there is a key that proves something."""
-    return _read_key() is not None
 
 
 def key_path() -> Path | None:
@@ -54,8 +49,8 @@ def key_path() -> Path | None:
     return Path(folder) / "asap" / "key" if os.path.isabs(folder) else None
 
 
-def _read_key() -> bytes | None:
-    """None where there is none, or one that others can read: it proves nothing."""
+def read_key() -> bytes | None:
+    """The key; None where there is none, or one that others can read: it proves nothing."""
     path = key_path()
     if path is None:
         return None
@@ -93,4 +88,4 @@ def _new_key() -> bytes | None:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(draft)
-    return _read_key()
+    return read_key()

@@ -25,17 +25,16 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Env = Annotated[
-    str | None,
-    typer.Option(
-        "--env",
-        metavar="ENV",
-        help="The environment to play in place of the recorded one: a Gymnasium id or module:function. Needed where the file is a stranger's, whose modules are not imported.",
-    ),
-]
-EnvOptions = Annotated[
-    str | None, typer.Option("--env-options", metavar="JSON", help="Keyword arguments of that environment.")
-]
+_ENV = (
+    "The environment to play in place of the recorded one: a Gymnasium id or module:function. "
+    "Needed where the file is a stranger's, whose modules are not imported."
+)
+_KEYWORDS = "Keyword arguments of that environment."
+Env = Annotated[str | None, typer.Option("--env", metavar="ENV", help=_ENV)]
+EnvOptions = Annotated[str | None, typer.Option("--env-options", metavar="JSON", help=_KEYWORDS)]
+Skills = Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")]
+_FEATURES = "Under the hyperplanes: linear, poly2, fourier or network."
+Features = Annotated[str | None, typer.Option(help=_FEATURES)]
 
 
 def _show_version(asked: bool) -> None:
@@ -75,17 +74,13 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
-def interval_in_words(ends: list[float]) -> str:
-    low, high = map(number, ends)
-    return f"95 % interval {low} to {high}"
-
-
-def returns_in_words(returns: Mapping[str, Any]) -> list[str]:
+def in_words(returns: Mapping[str, Any]) -> list[str]:
     """The mean return with what it is of; and that of each seed, where there are several."""
     from asap.base.numbers import play_in_words
 
-    how, seeds = play_in_words(returns["episodes"], returns["deterministic"]), returns["seeds"]
-    interval = "" if returns["ci"] is None else f", {interval_in_words(returns['ci'])}"
+    how, seeds, interval = play_in_words(returns["episodes"], returns["deterministic"]), returns["seeds"], ""
+    if returns["ci"] is not None:
+        interval = ", 95 % interval {} to {}".format(*map(number, returns["ci"]))
     if len(seeds) == 1:
         return [f"{number(returns['iqm'])} {how} (one seed{interval})"]
     of_seeds = f"interquartile mean (IQM) of {len(seeds)} seeds{interval}"
@@ -93,14 +88,13 @@ def returns_in_words(returns: Mapping[str, Any]) -> list[str]:
     return [f"{number(returns['iqm'])} {how} ({of_seeds})", f"seeds {seeds[0]} to {seeds[-1]}: {each}"]
 
 
-def other_returns_in_words(verdict: Mapping[str, Any] | None, deterministic: bool) -> str | None:
+def other_in_words(verdict: Mapping[str, Any] | None, deterministic: bool) -> str | None:
     """What is known of the return with actions chosen the other way."""
     from asap.base.numbers import play_in_words
     from asap.base.stats import iqm
 
-    known = [verdict[key] for key in ("evaluated", "trained") if verdict[key] is not None] if verdict else []
-    for one in known:
-        if one["deterministic"] != deterministic:
+    for one in (verdict["evaluated"], verdict["trained"]) if verdict else ():
+        if one is not None and one["deterministic"] != deterministic:
             of_seeds = "" if len(one["return"]) == 1 else f" (IQM of {len(one['return'])} seeds)"
             how = play_in_words(one["episodes"], one["deterministic"])
             return f"{number(float(iqm(one['return'])))} {how}{of_seeds}"
@@ -115,13 +109,12 @@ def references_in_words(reference: Mapping[str, Any]) -> str:
 
 def require_writable_place(out: str) -> None:
     """Asked before the work: a result that can not be written is lost."""
-    folder = os.path.dirname(out) or "."
+    folder, where = os.path.dirname(out) or ".", "a file in a directory that exists"
     if "\0" in out:
         raise UserError("--out", "a path can have no NUL in it", repr(out), "choose another name")
     require_named(out)
     if os.path.isdir(out) or not os.path.isdir(folder):
-        cure = "choose a file in a directory that exists"
-        raise UserError("--out", "must name a file in a directory that exists", repr(out), cure)
+        raise UserError("--out", f"must name {where}", repr(out), f"choose {where}")
     _require_writable(folder)
 
 
@@ -164,9 +157,8 @@ def low_address_space() -> int | None:
 
 
 def _require_address_space() -> None:
-    """A limit that would abort the process is told of beforehand."""
-    limit = low_address_space()
-    words = sys.argv[1:]
+    """A limit that would abort the process is reported beforehand."""
+    limit, words = low_address_space(), sys.argv[1:]
     lists_settings = words[:1] == ["settings"] and all(word.startswith("-") for word in words[1:])
     if limit is not None and not lists_settings and not WITHOUT_JAX & set(words):
         cure = f"allow {ADDRESS_SPACE:,}: ulimit -v {ADDRESS_SPACE // 1024}"
@@ -183,8 +175,10 @@ def main() -> None:
     except BaseException as error:
         code = _fail(error, debug)
     for stream in (sys.__stdout__, sys.__stderr__):
-        lost = _flush(stream)
-        if lost is not None:
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as lost:  # What could not be written has stayed in the buffer, and fails here again.
             _discard(stream)
             if stream is sys.__stdout__ and not isinstance(lost, BrokenPipeError):
                 code = code or _fail(_unwritable(lost), debug)
@@ -225,16 +219,6 @@ def _open_missing_streams() -> None:
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
-
-
-def _flush(stream: TextIO | None) -> OSError | None:
-    """What prevents it: what could not be written stays in the buffer, so that asking again tells the same."""
-    try:
-        if stream is not None:
-            stream.flush()
-    except OSError as error:
-        return error
-    return None
 
 
 def _discard(stream: TextIO | None) -> None:

@@ -8,25 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, Json, app, require_writable_place, tell
+from asap.cli.app import Debug, Features, Json, Skills, app, require_writable_place, tell
 
+FUNCTION = "An importable function that returns the teacher: any object with predict."
 TEACHER = "pass an importable 'module:function' that returns an object with predict"
 
 
 @app.command()
 def distill(
-    teacher: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:FUNCTION", help="An importable function that returns the teacher: any object with predict."
-        ),
-    ],
+    teacher: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help=FUNCTION)],
     env: Annotated[str, typer.Argument(metavar="ENV", help="A Gymnasium id, or an importable module:function.")],
     hyperplanes: Annotated[int, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = 1,
-    skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
-    ] = None,
+    skills: Skills = None,
+    features: Features = None,
     episodes: Annotated[int, typer.Option(help="Episodes of the teacher to learn from.")] = 50,
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     set_: Annotated[
@@ -46,9 +40,8 @@ def distill(
 
     made, total = find_teacher(teacher), distillation.num_played(require_episodes("--episodes", episodes))
     with ProgressBar(Config(run=RunConfig(episodes=total)), "distilling") as progress:
-        distilled = distillation.distill(
-            made, env, hyperplanes, skills, features, episodes, seed, set_ or [], progress.count
-        )
+        how = hyperplanes, skills, features, episodes, seed, set_ or []
+        distilled = distillation.distill(made, env, *how, progress.count)
     if out is not None:
         distilled.model.save(out)
     report = {**distilled.as_dict(), "teacher": teacher, "seed": seed, "out": out}

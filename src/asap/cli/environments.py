@@ -5,7 +5,8 @@ import math
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +14,6 @@ from asap.base.errors import UserError
 from asap.cli.app import Debug, EnvOptions, Json, app, number, require_writable_place, tell
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from asap.envs.gymnasium.checked_env import CheckedEnv
     from asap.envs.gymnasium.make import EnvLimits, EnvSource
     from asap.workers.failures import Recording
@@ -32,8 +31,7 @@ def check(
     seed: Annotated[int, typer.Option(help="What the first episode is reset with.")] = 0,
     replay: Annotated[str | None, typer.Option(metavar="FILE", help="Play a recorded failure again.")] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`."),
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`.")
     ] = None,
     env_options: EnvOptions = None,
     json_: Json = False,
@@ -51,19 +49,6 @@ def check(
     check_env(IDS.get(env, env), options_of(settings), episodes, seed, replay, json_, limits_of(settings))
 
 
-class RandomPlay(NamedTuple):
-    """What episodes with random actions were like."""
-
-    lengths: list[int]
-    returns: list[float]
-    terminated: int
-    success: list[bool]
-    low: "np.ndarray"  # Least and most of each observation.
-    high: "np.ndarray"
-    steps_per_second: float
-    notes: tuple[str, ...]
-
-
 def check_env(
     name: str,
     options: dict[str, Any],
@@ -71,71 +56,56 @@ def check_env(
     seed: int,
     replay: str | None,
     as_json: bool,
-    rules: "EnvLimits | None" = None,
+    limits: "EnvLimits | None" = None,
 ) -> None:
     """Prints what an environment looks like and how it behaves under random play; raises where it misbehaves.
 
     Episode i is reset with seed + i, so the seed that an error names is the one with which to see it again.
     """
     from asap.base.episodes import require_episodes, require_seed
+    from asap.envs.gymnasium import determinism
+    from asap.envs.gymnasium.checked_env import CheckedEnv
     from asap.envs.gymnasium.make import EnvLimits, EnvSource
+    from asap.envs.gymnasium.task import describe
 
+    source, limits = EnvSource(name, options), limits or EnvLimits()
     if replay is not None:
-        return _replay(EnvSource(name, options), replay, as_json)
+        return _replay(source, replay, as_json)
     require_episodes("--episodes", episodes)
     require_seed("--seed", seed)
-    report = _checked(EnvSource(name, options), rules or EnvLimits(), episodes, seed)
+    task, seeds = describe(source, limits), range(seed, seed + episodes)
+    spec, (played, seen, notes) = task.spec, _play_at_random(source, limits, seeds)
+    bounds = zip(spec.observation_names, spec.observation_low, spec.observation_high, seen)
+    observations = [
+        {"name": each, "bounds": [_finite(low), _finite(high)], "seen": ends} for each, low, high, ends in bounds
+    ]
+    report = {"env": name, "options": options, "observations": observations, "actions": list(spec.action_names)}
+    report |= {"continuous": spec.continuous, "action_space": str(task.action_space), "horizon": spec.horizon}
+    report |= {"reward_threshold": task.threshold, "episodes": episodes, **played, "warnings": [*task.notes, *notes]}
+    report["not_deterministic"] = determinism.check(lambda: CheckedEnv(source, limits), seeds[:TWICE])
     tell(as_json, report, _check_in_words(report))
 
 
-def _checked(source: "EnvSource", rules: "EnvLimits", episodes: int, seed: int) -> dict[str, Any]:
-    import numpy as np
-
-    from asap.envs.gymnasium import determinism
-    from asap.envs.gymnasium.checked_env import CheckedEnv
-    from asap.envs.gymnasium.task import describe
-
-    task = describe(source, rules)
-    spec = task.spec
-    seeds = [seed + number for number in range(episodes)]
-    played = _play_at_random(source, rules, seeds)
-    bounds = zip(spec.observation_low, spec.observation_high)
-    return {
-        "env": source.name,
-        "options": source.options,
-        "observations": [
-            {"name": each, "bounds": [_finite(low), _finite(high)], "seen": [float(least), float(most)]}
-            for each, (low, high), least, most in zip(spec.observation_names, bounds, played.low, played.high)
-        ],
-        "actions": list(spec.action_names),
-        "continuous": spec.continuous,
-        "action_space": str(task.action_space),
-        "horizon": spec.horizon,
-        "reward_threshold": task.threshold,
-        "episodes": episodes,
-        "steps": sum(played.lengths),
-        "steps_per_second": played.steps_per_second,
-        "lengths": [min(played.lengths), max(played.lengths)],
-        "returns": [min(played.returns), max(played.returns)],
-        "terminated": played.terminated,
-        "success": float(np.mean(played.success)) if played.success else None,
-        "warnings": [*task.notes, *played.notes],
-        "not_deterministic": determinism.check(lambda: CheckedEnv(source, rules), seeds[:TWICE]),
-    }
-
-
-def _play_at_random(source: "EnvSource", rules: "EnvLimits", seeds: list[int]) -> RandomPlay:
+def _play_at_random(
+    source: "EnvSource", limits: "EnvLimits", seeds: Iterable[int]
+) -> tuple[dict[str, Any], list[list[float]], tuple[str, ...]]:
+    """What episodes with random actions were like, least and most of each observation, and what the user should see."""
     import numpy as np
 
     from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
     from asap.envs.gymnasium.errors import explained
 
-    env = CheckedEnv(source, rules)
+    env = CheckedEnv(source, limits)
     lengths, returns, success, lows, highs, terminated = [], [], [], [], [], 0
     begun = time.perf_counter()
     for index, seed in enumerate(seeds):
+        generator, observations, rewards, ended = np.random.default_rng(seed), [], [], False
         try:
-            observations, rewards = _episode(env, seed)
+            observations.append(env.start(seed))
+            while not ended:
+                x, reward, ended = env.step(env.sample(generator))
+                observations.append(x)
+                rewards.append(reward)
         except EnvError as trouble:
             raise explained(trouble, f"episode {index}", seed, f"reproduce it with --seed {seed}") from trouble
         lengths.append(len(rewards))
@@ -144,25 +114,15 @@ def _play_at_random(source: "EnvSource", rules: "EnvLimits", seeds: list[int]) -
         success += [] if env.success is None else [env.success]
         lows.append(np.min(observations, axis=0))
         highs.append(np.max(observations, axis=0))
-    speed = sum(lengths) / (time.perf_counter() - begun)
+    played = {"steps": sum(lengths), "steps_per_second": sum(lengths) / (time.perf_counter() - begun)}
+    played |= {"lengths": [min(lengths), max(lengths)], "returns": [min(returns), max(returns)]}
+    played |= {"terminated": terminated, "success": float(np.mean(success)) if success else None}
     env.close()
-    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
-    return RandomPlay(lengths, returns, terminated, success, low, high, speed, env.take_notes())
+    seen = np.stack([np.min(lows, axis=0), np.max(highs, axis=0)], axis=-1).astype(float)
+    return played, seen.tolist(), env.take_notes()
 
 
-def _episode(env: "CheckedEnv", seed: int) -> tuple[list["np.ndarray"], list[float]]:
-    import numpy as np
-
-    generator = np.random.default_rng(seed)
-    observations, rewards, ended = [env.start(seed)], [], False
-    while not ended:
-        x, reward, ended = env.step(env.sample(generator))
-        observations.append(x)
-        rewards.append(reward)
-    return observations, rewards
-
-
-def _replay(said: "EnvSource", path: str, as_json: bool) -> None:
+def _replay(named: "EnvSource", path: str, as_json: bool) -> None:
     """Plays a recorded episode again. Raises what it then does wrong; prints that it did nothing wrong otherwise.
 
     The user names the environment. Options that the user does not give are those of the file, if the user made it.
@@ -173,16 +133,21 @@ def _replay(said: "EnvSource", path: str, as_json: bool) -> None:
     from asap.runs.directory import print_note
     from asap.workers.failures import Recording
 
-    name, recording = said.name, Recording.load(path)
+    name, recording = named.name, Recording.load(path)
     if name != recording.env:
         cure = f"run: {shlex.join(['asap', 'check', recording.env, '--replay', path])}"
         raise UserError("--replay", f"was recorded in {ascii(recording.env)[:80]}", f"'{name}'", cure)
-    options = said.options or recording.usable_options()
+    options = named.options or recording.usable_options()
     if options != recording.options:
         print_note(f"env.options: those in {path} are not all used: {recording.options}; give them by --env-options")
-    env = CheckedEnv(said._replace(options=options), EnvLimits(**recording.rules))
+    env, steps = CheckedEnv(named._replace(options=options), EnvLimits(**recording.rules)), 0
     try:
-        steps = _play_again(env, recording.seed, _actions(env, recording, path))
+        actions = _actions(env, recording, path)
+        env.start(recording.seed)
+        for action in actions:
+            steps += 1
+            if env.step(action)[2]:
+                break
     except EnvError as trouble:
         is_same = f"{trouble.field}: {trouble.what}" == recording.error
         cure = "as recorded; --debug shows its traceback" if is_same else f"recorded was '{recording.error}'"
@@ -202,22 +167,10 @@ def _actions(env: "CheckedEnv", recording: "Recording", path: str) -> list[Any]:
         raise UserError("--replay", f"{what}: {error}", path, "pass a file that a failed run has written") from error
 
 
-def _play_again(env: "CheckedEnv", seed: int, actions: list[Any]) -> int:
-    """How many steps there were, if nothing went wrong."""
-    env.start(seed)
-    for steps, action in enumerate(actions, 1):
-        if env.step(action)[2]:
-            return steps
-    return len(actions)
-
-
 def _check_in_words(report: dict[str, Any]) -> str:
-    kind = "controls" if report["continuous"] else "actions"
+    kind, threshold = "controls" if report["continuous"] else "actions", report["reward_threshold"]
     actions, more = report["actions"][:MOST_SHOWN], len(report["actions"]) - MOST_SHOWN
-    solved = (
-        "" if report["reward_threshold"] is None else f", solved at a mean return of {report['reward_threshold']:g}"
-    )
-    ended = f"{report['terminated']} ended by themselves"
+    solved = "" if threshold is None else f", solved at a mean return of {threshold:g}"
     success = "" if report["success"] is None else f", success {100 * report['success']:.0f} %"
     lines = [
         f"{report['env']}: observations: {len(report['observations'])}, {kind}: {len(report['actions'])}, "
@@ -225,7 +178,7 @@ def _check_in_words(report: dict[str, Any]) -> str:
         *_table(report["observations"]),
         f"  {kind}: {', '.join(actions)}{f' and {more} more' if more > 0 else ''} ({report['action_space']})",
         f"  {report['episodes']} episodes at random: {_range(report['lengths'])} steps, return {_range(report['returns'])}, "
-        f"{ended}{success}; {report['steps_per_second']:,.0f} steps/s",
+        f"{report['terminated']} ended by themselves{success}; {report['steps_per_second']:,.0f} steps/s",
         *(f"  warning: {warning}" for warning in report["warnings"]),
         f"  deterministic: {'yes' if report['not_deterministic'] is None else 'no: ' + report['not_deterministic']}",
     ]
@@ -250,6 +203,7 @@ def _finite(bound: float) -> float | None:
     return float(bound) if math.isfinite(bound) else None
 
 
+CONTROLLER = "Who plays: random, or one of the task's own, such as doors (see `asap tasks TASK`)."
 IN_FILES = str.maketrans("/:", "--")  # Names of environments have what names of files should not.
 
 
@@ -258,12 +212,7 @@ def collect(
     task: Annotated[
         str, typer.Argument(metavar="TASK", help="A task of `asap tasks`, or an environment with Discrete actions.")
     ],
-    controller: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Who plays: random, or one of the task's own, such as doors (see `asap tasks TASK`)."
-        ),
-    ],
+    controller: Annotated[str, typer.Option(metavar="NAME", help=CONTROLLER)],
     episodes: Annotated[int, typer.Option(help="Complete episodes.")] = 10_000,
     epsilon: Annotated[float, typer.Option(help="Probability of a uniformly random action instead.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
@@ -273,9 +222,9 @@ def collect(
     debug: Debug = False,
 ) -> None:
     """Log complete episodes of a hand-written controller, to learn from with `asap train --offline FILE`."""
-    out = f"{task.translate(IN_FILES)}-{controller.replace(':', '')}.npz" if out is None else out
     from asap.base.episodes import require_episodes, require_seed
 
+    out = f"{task.translate(IN_FILES)}-{controller.replace(':', '')}.npz" if out is None else out
     require_episodes("--episodes", episodes)
     require_seed("--seed", seed)
     require_writable_place(out)
@@ -291,21 +240,12 @@ def collect(
     with ProgressBar(Config(run=RunConfig(episodes=episodes)), "collecting") as progress:
         collected = collecting.collect(named, behaviour, epsilon, episodes, seed, out, progress.tell)
     success = collected.meta.behaviour_success
-    report = {
-        "task": task,
-        "controller": controller,
-        "epsilon": epsilon,
-        "seed": seed,
-        "episodes": episodes,
-        "steps": collected.steps,
-        "success": success,
-        "success_ci": None if success is None else list(wilson_interval(round(success * episodes), episodes)),
-        "return": collected.meta.behaviour_return,
-        "seconds": round(collected.seconds, 3),
-        "steps_per_second": round(collected.steps / collected.seconds),
-        "bytes": os.path.getsize(out),
-        "out": out,
-    }
+    report = {"task": task, "controller": controller, "epsilon": epsilon, "seed": seed, "episodes": episodes}
+    report |= {"steps": collected.steps, "success": success}
+    report["success_ci"] = None if success is None else list(wilson_interval(round(success * episodes), episodes))
+    report |= {"return": collected.meta.behaviour_return, "seconds": round(collected.seconds, 3)}
+    report["steps_per_second"] = round(collected.steps / collected.seconds)
+    report |= {"bytes": os.path.getsize(out), "out": out}
     tell(json_, report, _collected_in_words(report))
 
 
@@ -315,11 +255,10 @@ def _collected_in_words(report: dict[str, Any]) -> str:
         low, high = (100 * limit for limit in report["success_ci"])
         share = f"{100 * report['success']:.1f} % of {report['episodes']:,} episodes"
         success = [f"success    {share} (95 % interval {low:.1f} to {high:.1f})"]
-    return "\n".join(
-        [
-            *success,
-            f"return     {number(report['return'])}",
-            f"steps      {report['steps']:,}, {report['steps_per_second']:,} per second",
-            f"dataset    {report['out']} ({report['bytes']:,} bytes)",
-        ]
-    )
+    lines = [
+        *success,
+        f"return     {number(report['return'])}",
+        f"steps      {report['steps']:,}, {report['steps_per_second']:,} per second",
+        f"dataset    {report['out']} ({report['bytes']:,} bytes)",
+    ]
+    return "\n".join(lines)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -73,9 +74,8 @@ def cache_state() -> dict[str, Any]:
     chosen = os.environ.get(compile_cache.FOLDER)
     own = compile_cache.own_folder() if chosen is None else None
     path = str(own) if own is not None else chosen or None
-    is_local = path is not None and "://" not in path
-    found = [entry for folder in _cache_folders() for entry in compile_cache.entries(folder)]
-    writable = _can_write(Path(path)) if is_local else None
+    found = _cache_entries()
+    writable = _can_write(Path(path)) if path is not None and "://" not in path else None
     private = compile_cache.is_private(own) if own is not None and own.exists() else None
     is_on = os.environ.get(compile_cache.IN_USE, "true").lower() in ("y", "yes", "t", "true", "on", "1")
     return {
@@ -88,13 +88,14 @@ def cache_state() -> dict[str, Any]:
     }
 
 
-def _cache_folders() -> list[Path]:
-    """The one that the user has chosen, or our own: of every JAX and CPU."""
-    chosen = os.environ.get(compile_cache.FOLDER)
+def _cache_entries() -> list[tuple[Path, os.stat_result]]:
+    """Of the folder that the user has chosen, or of our own: of every JAX and CPU."""
+    chosen, own = os.environ.get(compile_cache.FOLDER), compile_cache.own_folder()
     if chosen is not None:
-        return [Path(chosen)] if chosen and "://" not in chosen else []
-    own = compile_cache.own_folder()
-    return [] if own is None else compile_cache.folders(own.parent)
+        folders = [Path(chosen)] if chosen and "://" not in chosen else []
+    else:
+        folders = [] if own is None else compile_cache.folders(own.parent)
+    return [entry for folder in folders for entry in compile_cache.entries(folder)]
 
 
 def _can_write(folder: Path) -> bool:
@@ -110,7 +111,7 @@ def _clear_cache() -> dict[str, int]:
     if "://" in chosen:
         raise UserError("cache", "is not on this machine", shortened(chosen), "clear it where it is")
     removed = {"programs": 0, "bytes": 0}
-    for path, status in [entry for folder in _cache_folders() for entry in compile_cache.entries(folder)]:
+    for path, status in _cache_entries():
         try:
             path.unlink()
         except FileNotFoundError:
@@ -129,14 +130,9 @@ def _cache_in_words(report: dict[str, Any]) -> str:
     done = [] if removed is None else [f"removed    {removed['programs']} programs, {removed['bytes']:,} bytes"]
     is_off = not report["in_use"] and os.environ.get(compile_cache.IN_USE) is not None
     switch = f"on by `unset {compile_cache.IN_USE}`" if is_off else f"off by `export {compile_cache.IN_USE}=false`"
-    return "\n".join(
-        [
-            f"cache      {_cache_in_a_line(report)}",
-            *done,
-            f"switch     {switch}; set {compile_cache.FOLDER} to move it",
-            "clear      asap cache --clear",
-        ]
-    )
+    lines = [f"cache      {_cache_in_a_line(report)}", *done]
+    lines += [f"switch     {switch}; set {compile_cache.FOLDER} to move it", "clear      asap cache --clear"]
+    return "\n".join(lines)
 
 
 def _cache_in_a_line(state: dict[str, Any]) -> str:
@@ -154,28 +150,29 @@ def _cache_in_a_line(state: dict[str, Any]) -> str:
 
 def examination() -> dict[str, Any]:
     """What a report of a problem needs to say, as JSON has it."""
+    from asap import __version__
+
     problems: list[Problem] = []
     needed, extras = _requirements(problems)
     versions = {each.name: _version(each.name) for each in needed} | {"jaxlib": _version("jaxlib")}
-    for requirement in needed:
-        problems += _unmet(requirement)
-    limit = low_address_space()
+    problems += [problem for requirement in needed for problem in _unmet(requirement)]
+    limit, cache = low_address_space(), cache_state()
     if limit is not None:
         cure = f"ulimit -v unlimited, or at least {ADDRESS_SPACE // 1024}"
         problems.append(Problem(f"the limit on address space is too low for JAX: {limit:,} bytes", cure))
-    cache = cache_state()
     if cache["in_use"] and cache["writable"] is False:
         cure = f"set {compile_cache.FOLDER} to another folder"
         problems.append(Problem(f"the compile cache is not writable: {cache['path']}", cure))
     if cache["private"] is False:
         cure = "chmod go-w it and the folders above it, or delete it: a new one is made"
         problems.append(Problem(f"the compile cache is not used, others may write to it: {cache['path']}", cure))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
-        "asap": _own_version(),
+        "asap": __version__,
         "python": platform.python_version(),
         "packages": versions,
         "extras": {name: _extra(name, members, problems) for name, members in extras.items()},
-        "platform": {"system": platform.platform(), "cores": usable_cores(), "memory_bytes": memory()},
+        "platform": {"system": platform.platform(), "cores": cores, "memory_bytes": _memory()},
         "jax": None if limit is not None else _ask_jax(problems),
         "cache": cache,
         "variables": sorted(name for name in os.environ if name in VARIABLES or name.startswith(FAMILIES)),
@@ -190,11 +187,7 @@ def shortened(text: str) -> str:
     return text if home in ("~", "/") else re.sub(re.escape(home) + r"(?![\w.-])", "~", text)
 
 
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def memory() -> int | None:
+def _memory() -> int | None:
     """Bytes of the machine, or of the container where it has fewer; None where the system does not say."""
     try:
         found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -204,12 +197,6 @@ def memory() -> int | None:
         return min(found, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     except (OSError, ValueError):  # No container, or one without a limit ("max").
         return found
-
-
-def _own_version() -> str:
-    from asap import __version__
-
-    return __version__
 
 
 def _version(name: str) -> str | None:
@@ -227,9 +214,7 @@ def _requirements(problems: list[Problem]) -> tuple[list["Requirement"], dict[st
         problems.append(Problem(f"{PACKAGE} is on the path but not installed", "run `pip install .` in its folder"))
         return [], {}
     extras = package.get_all("Provides-Extra") or []
-    return _required(PACKAGE, ""), {
-        extra: [each for each in _required(PACKAGE, extra) if each.marker is not None] for extra in extras
-    }
+    return _required(PACKAGE, ""), {extra: _added(PACKAGE, extra) for extra in extras}
 
 
 def _required(package: str, extra: str) -> list["Requirement"]:
@@ -240,6 +225,10 @@ def _required(package: str, extra: str) -> list["Requirement"]:
     return [each for each in found if each.marker is None or each.marker.evaluate({"extra": extra})]
 
 
+def _added(package: str, extra: str) -> list["Requirement"]:
+    return [each for each in _required(package, extra) if each.marker is not None]
+
+
 def _unmet(requirement: "Requirement") -> list[Problem]:
     """What is missing or too old, of a package and of the extras that are wanted of it."""
     version = _version(requirement.name)
@@ -248,9 +237,7 @@ def _unmet(requirement: "Requirement") -> list[Problem]:
         return [Problem(f"{requirement.name} is missing", cure)]
     if not requirement.specifier.contains(version, prereleases=True):
         return [Problem(f"{requirement.name} {version} is not {requirement.specifier}", cure)]
-    inner = [
-        each for extra in requirement.extras for each in _required(requirement.name, extra) if each.marker is not None
-    ]
+    inner = [each for extra in requirement.extras for each in _added(requirement.name, extra)]
     return [problem for each in inner for problem in _unmet(each)]
 
 
@@ -258,17 +245,14 @@ def _extra(name: str, members: list["Requirement"], problems: list[Problem]) -> 
     """An extra that is not there is no problem; one that is too old is."""
     unmet = [problem for each in members for problem in _unmet(each)]
     problems += [problem for problem in unmet if not problem.what.endswith("is missing")]
-    return {
-        "found": {each.name: _version(each.name) for each in members if _version(each.name) is not None},
-        "complete": not unmet,
-        "install": f"pip install '{PACKAGE}[{name}]'",
-    }
+    found = {each.name: version for each in members if (version := _version(each.name)) is not None}
+    return {"found": found, "complete": not unmet, "install": f"pip install '{PACKAGE}[{name}]'"}
 
 
 def _key(problems: list[Problem]) -> dict[str, Any]:
     """Whether files that are made here differ from a stranger's. The key itself is read and not shown."""
     path = trust.key_path()
-    exists, usable = path is not None and os.path.lexists(path), trust.has_key()
+    exists, usable = path is not None and os.path.lexists(path), trust.read_key() is not None
     if exists and not usable:
         cure = "chmod 600 it; if it is damaged, delete it: a new one is made"
         problems.append(Problem(f"the key is not private to you, or damaged: {shortened(str(path))}", cure))
@@ -277,10 +261,9 @@ def _key(problems: list[Problem]) -> dict[str, Any]:
 
 def _ask_jax(problems: list[Problem]) -> dict[str, Any] | None:
     """The devices of JAX, asked in a process of its own."""
+    ask = [sys.executable, "-P", "-c", ASK_JAX]
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", ASK_JAX], capture_output=True, text=True, errors="replace", timeout=PATIENCE
-        )
+        done = subprocess.run(ask, capture_output=True, text=True, errors="replace", timeout=PATIENCE)
         return json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
         why = f"no answer in {PATIENCE} s"
@@ -298,13 +281,17 @@ def _report_in_words(report: dict[str, Any]) -> str:
     packages = [f"{name} {version or 'MISSING'}" for name, version in report["packages"].items()]
     jax, key, size = report["jax"], report["key"], report["platform"]["memory_bytes"]
     state = "private" if key["usable"] else "not usable" if key["exists"] else "none yet: made on first use"
-    devices = "not usable" if jax is None else f"{_counted(jax['devices'])}; x64 {'on' if jax['x64'] else 'off'}"
+    memory = "unknown" if size is None else f"{size / 2**30:.1f} GiB"
+    devices = "not usable"
+    if jax is not None:
+        counts = ", ".join(f"{count} x {each}" for each, count in Counter(jax["devices"]).items())
+        devices = f"{counts}; x64 {'on' if jax['x64'] else 'off'}"
     rows = [
         ("asap", f"{report['asap']}, Python {report['python']}"),
         ("packages", ", ".join(packages) or "unknown"),
         *(("extra", _extra_in_words(*extra)) for extra in report["extras"].items()),
         ("platform", report["platform"]["system"]),
-        ("machine", f"{report['platform']['cores']} usable cores, {_gibibytes(size)} of memory"),
+        ("machine", f"{report['platform']['cores']} usable cores, {memory} of memory"),
         ("JAX", devices),
         ("cache", _cache_in_a_line(report["cache"])),
         ("variables", ", ".join(report["variables"]) or "none"),
@@ -321,11 +308,3 @@ def _extra_in_words(name: str, state: dict[str, Any]) -> str:
     if state["complete"]:
         return f"{name}: {found}"
     return f"{name}: {f'incomplete ({found})' if found else 'missing'}; {state['install']}"
-
-
-def _counted(devices: list[str]) -> str:
-    return ", ".join(f"{devices.count(each)} x {each}" for each in dict.fromkeys(devices))
-
-
-def _gibibytes(size: int | None) -> str:
-    return "unknown" if size is None else f"{size / 2**30:.1f} GiB"

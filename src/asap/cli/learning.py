@@ -13,13 +13,15 @@ from asap.cli.app import (
     Debug,
     Env,
     EnvOptions,
+    Features,
     Json,
+    Skills,
     app,
+    in_words,
     number,
-    other_returns_in_words,
+    other_in_words,
     references_in_words,
     require_named,
-    returns_in_words,
     tell,
 )
 
@@ -31,15 +33,21 @@ if TYPE_CHECKING:
     from asap.runs.signals import StopRequest
 
 
+_TASKS = "A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function."
+_OFFLINE = "Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
+_TENSORBOARD = "Write curves for TensorBoard, with the names of stable-baselines3."
+_SET = "Any setting, e.g. learn.epochs=4; see `asap settings`."
+_WORKERS = (
+    "Who plays a Gymnasium environment: 0 (this process), a number of processes, ray or ray:N. The result is the same."
+)
+_DETERMINISM = "Environment: check that a seed repeats its episode, at the start and during the run."
+_RESUME = "Resume a run that was stopped, or train it longer by a larger --steps or --episodes."
+_SYMMETRIES = "First try all sign patterns of the hyperplanes, and start from the best."
+
+
 @app.command()
 def train(
-    tasks: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TASK...",
-            help="A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function.",
-        ),
-    ] = None,
+    tasks: Annotated[list[str] | None, typer.Argument(metavar="TASK...", help=_TASKS)] = None,
     seed: Annotated[int | None, typer.Option(help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds trained side by side.")] = None,
     episodes: Annotated[
@@ -49,44 +57,24 @@ def train(
         int | None, typer.Option(help="Budget of each seed, in steps of the environment; with --resume the new total.")
     ] = None,
     hyperplanes: Annotated[int | None, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
-    skills: Annotated[str | None, typer.Option(help="constant, linear, gaussian or network.")] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Under the hyperplanes: linear, poly2, fourier or network.")
-    ] = None,
+    skills: Skills = None,
+    features: Features = None,
     learner: Annotated[
-        str | None,
-        typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood."),
+        str | None, typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood.")
     ] = None,
     gradient: Annotated[str | None, typer.Option(help="sampled or marginal.")] = None,
-    offline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
-        ),
-    ] = None,
+    offline: Annotated[str | None, typer.Option(metavar="FILE", help=_OFFLINE)] = None,
     drop_bad_rows: Annotated[
         bool, typer.Option("--drop-bad-rows", help="Leave out logged episodes with bad values.")
     ] = False,
-    tensorboard: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Write curves for TensorBoard, with the names of stable-baselines3."),
-    ] = None,
+    tensorboard: Annotated[str | None, typer.Option(metavar="DIR", help=_TENSORBOARD)] = None,
     wandb: Annotated[str | None, typer.Option(metavar="PROJECT", help="Log to Weights & Biases.")] = None,
     preset: Annotated[str | None, typer.Option(help="A named setting: paper, or algorithm-1.")] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. learn.epochs=4; see `asap settings`."),
-    ] = None,
-    workers: Annotated[
-        str,
-        typer.Option(
-            help="Who plays a Gymnasium environment: 0 (this process), a number of processes, ray or ray:N. The result is the same."
-        ),
-    ] = "0",
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET)] = None,
+    workers: Annotated[str, typer.Option(help=_WORKERS)] = "0",
     max_steps: Annotated[
-        int | None,
-        typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000."),
+        int | None, typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000.")
     ] = None,
     step_timeout: Annotated[
         float | None, typer.Option(help="Environment: seconds without a step after which its worker is restarted.")
@@ -95,21 +83,10 @@ def train(
     strict_obs: Annotated[
         bool, typer.Option("--strict-obs", help="Environment: refuse observations outside of their space.")
     ] = False,
-    check_determinism: Annotated[
-        bool,
-        typer.Option(
-            "--check-determinism",
-            help="Environment: check that a seed repeats its episode, at the start and during the run.",
-        ),
-    ] = False,
+    check_determinism: Annotated[bool, typer.Option("--check-determinism", help=_DETERMINISM)] = False,
     on_no_workers: Annotated[str | None, typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN", help="Resume a run that was stopped, or train it longer by a larger --steps or --episodes."
-        ),
-    ] = None,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help=_RESUME)] = None,
     env: Env = None,
     env_options: EnvOptions = None,
     json_: Json = False,
@@ -125,26 +102,13 @@ def train(
     from asap.workers.hire import parse_workers
 
     parse_workers(workers)
-    options = {
-        "run.seed": seed,
-        "run.seeds": seeds,
-        "run.episodes": episodes,
-        "run.steps": steps,
-        "policy.hyperplanes": hyperplanes,
-        "policy.skills": skills,
-        **feature_settings(features),
-        "learn.learner": learner,
-        "learn.gradient": gradient,
-        "offline.data": offline,
-        "offline.drop_bad_rows": drop_bad_rows or None,
-        "env.options": env_options,
-        "env.max_steps": max_steps,
-        "env.step_timeout": step_timeout,
-        "env.reward_scale": reward_scale,
-        "env.strict_obs": strict_obs or None,
-        "env.check_determinism": check_determinism or None,
-        "env.on_no_workers": on_no_workers,
-    }
+    options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes, "run.steps": steps}
+    options |= {"policy.hyperplanes": hyperplanes, "policy.skills": skills, **feature_settings(features)}
+    options |= {"learn.learner": learner, "learn.gradient": gradient}
+    options |= {"offline.data": offline, "offline.drop_bad_rows": drop_bad_rows or None}
+    options |= {"env.options": env_options, "env.max_steps": max_steps, "env.step_timeout": step_timeout}
+    options |= {"env.reward_scale": reward_scale, "env.strict_obs": strict_obs or None}
+    options |= {"env.check_determinism": check_determinism or None, "env.on_no_workers": on_no_workers}
     if resume is not None:
         given = {"TASK": tasks or None, "--set": set_ or None, "--preset": preset, "--config": config, "--out": out}
         _refuse_settings({**given, **options})
@@ -167,12 +131,7 @@ def transfer(
     freeze: Annotated[
         str | None, typer.Option(metavar="PART", help="Keep the skills or the partition as they are.")
     ] = None,
-    search_symmetries: Annotated[
-        bool,
-        typer.Option(
-            "--search-symmetries", help="First try all sign patterns of the hyperplanes, and start from the best."
-        ),
-    ] = False,
+    search_symmetries: Annotated[bool, typer.Option("--search-symmetries", help=_SYMMETRIES)] = False,
     seed: Annotated[int | None, typer.Option(help="First seed; default: as in the source.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds; default: one for each of the source's.")] = None,
     episodes: Annotated[int | None, typer.Option(help="Budget of each seed; default: as in the source.")] = None,
@@ -199,14 +158,13 @@ def transfer(
     settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, said)
     run = create_run(settings, found, out, stem=f"{'+'.join(settings.run.tasks)}-from-{Path(source).resolve().name}")
     result, stop = _train_to_end(run, settings, found)
-    curve = result.curve
-    success = float(curve.success[0].mean())
-    is_told = success == success  # NaN where the environment does not tell, and JSON has none.
+    curve, success = result.curve, float(result.curve.success[0].mean())
+    is_known = success == success  # NaN where the environment does not tell, and JSON has none.
     start = {"episodes": curve.episodes[0].tolist(), "return": curve.returns[0].tolist()}
-    start["success"] = curve.success[0].tolist() if is_told else None
+    start["success"] = curve.success[0].tolist() if is_known else None
     report = {**result.summary(str(run.path)), "source": settings.run.source, "start": start}
     before = f"before learning   return {number(curve.returns[0].mean())}"
-    before += f", success {100 * success:.1f} %" if is_told else ""
+    before += f", success {100 * success:.1f} %" if is_known else ""
     tell(json_, report, f"{before}{' (means over seeds)' if settings.run.seeds > 1 else ''}\n{_in_words(report)}")
     _leave_if_stopped(run, stop)
 
@@ -217,14 +175,14 @@ def create_run(config: "Config", tasks: "TaskSet", out: str | None, stem: str) -
     from asap.config.toml import to_toml
     from asap.runs.directory import Run
 
-    text, source = to_toml(config), config.run.source
+    source = config.run.source
     if source is not None and not os.path.exists(source):
         raise UserError("run.source", "no such run", source, "give the directory of a run")
-    told = tasks_text(config, tasks)
+    texts = to_toml(config), tasks_text(config, tasks)
     if out is not None:
-        return Run.create_or_continue(require_named(out), text, told)
+        return Run.create_or_continue(require_named(out), *texts)
     plain = stem.replace("/", "-").replace(":", "-")  # A colon parts paths, and Windows has none in a name.
-    return Run.create(Run.next_free("runs", plain), text, told)
+    return Run.create(Run.next_free("runs", plain), *texts)
 
 
 # How options are called that set a setting of another name.
@@ -246,7 +204,7 @@ def _resumed_run(
     path: str, episodes: int | None, steps: int | None, data: str | None, env: str | None, env_options: str | None
 ) -> tuple["Run", "Config", "TaskSet"]:
     """A run to resume; a larger budget may be given, and what a stranger's run names must be."""
-    from asap.compose import read_run, refuse_unsaid, with_data, without_source
+    from asap.compose import read_run, refuse_unsaid, without_none, without_source
     from asap.config.settings import override
     from asap.envs.recorded import SaidEnv
     from asap.runs.checkpoints import generations
@@ -254,17 +212,13 @@ def _resumed_run(
 
     run = Run.open(path)
     config, tasks, is_own = read_run(run, SaidEnv.of(env, env_options))
-    if generations(run.checkpoints):
-        config = config if is_own else without_source(config)
     if not is_own:
-        refuse_unsaid(config if data is None else with_data(config, None), run.path)
-    if data is not None:
-        if config.offline.data is None:
-            _refuse_settings({"--offline": data})
-        config = with_data(config, data)
-    budgets = {"run.episodes": episodes, "run.steps": steps}
-    more = {name: budget for name, budget in budgets.items() if budget is not None}
-    return run, override(config, more), tasks
+        config = without_source(config) if generations(run.checkpoints) else config
+        refuse_unsaid(config, run.path, {"offline.data": data})
+    if config.offline.data is None:
+        _refuse_settings({"--offline": data})
+    changes = {"run.episodes": episodes, "run.steps": steps, "offline.data": data}  # Other data of the same content.
+    return run, override(config, without_none(changes)), tasks
 
 
 def _train_to_end(
@@ -289,8 +243,8 @@ def _train_to_end(
 
             given = source_policies(config)
         try:
-            with loggers(config, tensorboard, wandb, progress_bar=True) as (told, phase):
-                return train_run(run, config, tasks, stop, told, workers, given, phase=phase)[1], stop
+            with loggers(config, tensorboard, wandb, progress_bar=True) as (callbacks, phase):
+                return train_run(run, config, tasks, stop, callbacks, workers, given, phase=phase)[1], stop
         except Interrupted:
             to_stderr(f"note: stopped before the first update; start again with: {_resuming(run)}")
             raise
@@ -307,41 +261,27 @@ def _resuming(run: "Run") -> str:
 
 
 def _in_words(report: dict) -> str:
-    reference = report["reference"]
-    lines = [
-        *_returns_in_words(report),
-        *([] if reference is None else [f"references        {references_in_words(reference)}"]),
-        *([] if report["success"] is None else [f"success           {100 * report['success']:.1f} % of episodes"]),
-        *_good_seeds_in_words(report),
-        f"time              {report['wall_seconds']:.1f} s, {report['compile_seconds']:.1f} s of it compiling; "
-        f"{report['env_steps']:,} steps",
-        *([_data_in_words(report)] if "offline" in report else []),
-        f"run               {report['run']}",
-        *(f"note: {note}" for note in report["notes"]),
-    ]
-    return "\n".join(lines)
-
-
-def _returns_in_words(report: dict) -> list[str]:
-    if report["return"] is None:
-        return []
-    first, *each = returns_in_words(report["return"])
-    other = other_returns_in_words(report["verdict"], report["return"]["deterministic"])
-    lines = [f"return            {first}", *(f"                  {line}" for line in each)]
-    return lines if other is None else [*lines, f"in training       {other}"]
-
-
-def _good_seeds_in_words(report: dict) -> list[str]:
-    if report["near_optimal_seeds"] is None:
-        return []
-    median = report["episodes_to_near_optimal"]["median"]
-    word = "solved      " if report["reference"] is None else "near-optimal"
-    after = "" if median is None else f", after {median:.0f} episodes (median)"
-    return [
-        f"{word}      {report['near_optimal_seeds']} of {report['seeds']} seeds (return at least {number(report['threshold'])}){after}"
-    ]
-
-
-def _data_in_words(report: dict) -> str:
-    ess = ", ".join(f"{100 * share:.0f} %" for share in report["offline"]["ess"])
-    return f"data              {report['offline']['data']}, by {report['learner']}; effective sample size {ess} of the steps"
+    returns, reference, rows = report["return"], report["reference"], []
+    if returns is not None:
+        first, *each = in_words(returns)
+        other = other_in_words(report["verdict"], returns["deterministic"])
+        rows += [("return", first), *(("", line) for line in each)]
+        rows += [] if other is None else [("in training", other)]
+    if reference is not None:
+        rows.append(("references", references_in_words(reference)))
+    if report["success"] is not None:
+        rows.append(("success", f"{100 * report['success']:.1f} % of episodes"))
+    if report["near_optimal_seeds"] is not None:
+        median = report["episodes_to_near_optimal"]["median"]
+        after = "" if median is None else f", after {median:.0f} episodes (median)"
+        of_seeds = f"{report['near_optimal_seeds']} of {report['seeds']} seeds"
+        good = f"{of_seeds} (return at least {number(report['threshold'])}){after}"
+        rows.append(("solved" if reference is None else "near-optimal", good))
+    compiling = f"{report['compile_seconds']:.1f} s of it compiling"
+    rows.append(("time", f"{report['wall_seconds']:.1f} s, {compiling}; {report['env_steps']:,} steps"))
+    if "offline" in report:
+        ess = ", ".join(f"{100 * share:.0f} %" for share in report["offline"]["ess"])
+        data = f"{report['offline']['data']}, by {report['learner']}"
+        rows.append(("data", f"{data}; effective sample size {ess} of the steps"))
+    lines = [f"{name:<18}{text}" for name, text in [*rows, ("run", report["run"])]]
+    return "\n".join(lines + [f"note: {note}" for note in report["notes"]])

@@ -41,15 +41,9 @@ def list_tasks(
             from asap.paper.references import measure as measure_reference
 
             reference = measure_reference(task.name, seed)
-        rows.append(
-            {
-                "task": task.name,
-                "summary": task.summary,
-                "gymnasium_id": task.gymnasium_id,
-                "reference": {**dataclasses.asdict(reference), "near_optimal": reference.near_optimal},
-                **(_description(task) if name else {}),
-            }
-        )
+        row = {"task": task.name, "summary": task.summary, "gymnasium_id": task.gymnasium_id}
+        row["reference"] = {**dataclasses.asdict(reference), "near_optimal": reference.near_optimal}
+        rows.append({**row, **(_description(task) if name else {})})
     words = _description_in_words if name else _task_in_words
     tell(json_, {"tasks": rows}, "\n".join(words(row) for row in rows))
 
@@ -86,10 +80,8 @@ def _description(task: "CompiledTask") -> dict[str, Any]:
 
 
 def _task_in_words(row: dict) -> str:
-    return (
-        f"{row['task']:<20}{row['summary']}\n{'':<20}returns: {_references(row)}\n"
-        f"{'':<20}Gymnasium: {row['gymnasium_id']}"
-    )
+    lines = (row["summary"], f"returns: {_references(row)}", f"Gymnasium: {row['gymnasium_id']}")
+    return "\n".join(f"{'' if i else row['task']:<20}{line}" for i, line in enumerate(lines))
 
 
 def _references(row: dict) -> str:
@@ -137,15 +129,14 @@ def list_settings(
     from asap.config.schema import Config
     from asap.config.settings import describe
 
-    rows = [row._asdict() for row in describe(Config)]
+    rows = describe(Config)
     if tasks:
         rows = _for_tasks(rows, tasks, env_options)
     elif env_options is not None:
         raise UserError("--env-options", "need the environment that they are for", env_options, "name it")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf  # A pipe gets a line for each.
-    lines = [_setting_in_words(row, width) for row in rows] + (
-        [MARK] if any(row.get("differs") for row in rows) else []
-    )
+    lines = [_setting_in_words(row, width) for row in rows]
+    lines += [MARK] if any(row.get("differs") for row in rows) else []
     tell(json_, {**({"tasks": tasks} if tasks else {}), "settings": rows}, "\n".join(lines))
 
 
@@ -153,24 +144,19 @@ def _for_tasks(rows: list[dict], names: list[str], env_options: str | None) -> l
     """With the values that a training of these tasks begins with, and whether they are the task's own."""
     from asap.compose import compose
     from asap.config.schema import Config, complete
-    from asap.config.settings import walk
+    from asap.config.settings import values_of
 
     config, found = compose(names, {"env.options": env_options})
-    first, general = found.tasks[0], {key: value for key, _, value, _ in walk(complete(Config()), "")}
-    used = {key: value for key, _, value, _ in walk(config, "")}
+    first, general = found.tasks[0], values_of(complete(Config()))
+    used = values_of(config)
     decided = {"policy.basis": first.basis, "policy.inputs": first.inputs, "learn.discount": first.spec.discount}
     if found.names_say_all:
         rows = [row for row in rows if not row["key"].startswith("env.")]  # They are for environments.
     else:
         decided["env.max_steps"] = first.spec.horizon
-    return [
-        {
-            **row,
-            "default": decided.get(row["key"], used[row["key"]]),
-            "differs": used[row["key"]] != general[row["key"]] and row["key"] not in ("run.tasks", "run.weights"),
-        }
-        for row in rows
-    ]
+    own = {key for key in used if used[key] != general[key]} - {"run.tasks", "run.weights"}
+    shown = {**used, **decided}
+    return [{**row, "default": shown[row["key"]], "differs": row["key"] in own} for row in rows]
 
 
 def _setting_in_words(row: dict, width: float) -> str:
@@ -180,13 +166,9 @@ def _setting_in_words(row: dict, width: float) -> str:
     sentence = row["help"] + (f" ({row['range']})" if row["range"] else "")
     if len(head) + len(sentence) <= width:
         return head + sentence
-    column = len(mark) + NAMES + VALUES
-    if len(head) > column or width - column < LEAST_HELP:
+    indent, lines = " " * (len(mark) + NAMES + VALUES), []
+    if len(head) > len(indent) or width - len(indent) < LEAST_HELP:  # Below.
         indent = " " * (len(mark) + 4)
         lines = [head.rstrip()] if len(head.rstrip()) <= width else [mark + row["key"], f"{indent}{row['default']}"]
-        return "\n".join(
-            [*lines, *textwrap.wrap(sentence, int(width), initial_indent=indent, subsequent_indent=indent)]
-        )
-    return (
-        head + textwrap.fill(sentence, int(width), initial_indent=" " * column, subsequent_indent=" " * column).lstrip()
-    )
+        head = indent
+    return "\n".join([*lines, *textwrap.wrap(sentence, int(width), initial_indent=head, subsequent_indent=indent)])

@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asap.base.errors import UserError, to_stderr
-from asap.cli.app import (
-    Debug,
-    Env,
-    EnvOptions,
-    Json,
-    app,
-    make_folder,
-    other_returns_in_words,
-    returns_in_words,
-    tell,
-)
+from asap.cli.app import Debug, Env, EnvOptions, Json, app, in_words, make_folder, other_in_words, tell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,15 +17,16 @@ if TYPE_CHECKING:
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="Run directory, as printed by `asap train`.")]
 OfTheTasks = Annotated[str | None, typer.Option("--task", help="Which of the run's tasks.")]
 TrainedSeed = Annotated[int | None, typer.Option("--seed", help="Which trained seed to show; default: the first.")]
-
-Best = Annotated[
-    bool,
-    typer.Option(
-        "--best",
-        help="Instead of the last checkpoint that of the best evaluation during training, by the mean return over seeds. Such an evaluation has few episodes (run.eval_episodes; of a Gymnasium environment, those of one update), so the last may be better.",
-    ),
-]
-
+_BEST = (
+    "Instead of the last checkpoint that of the best evaluation during training, by the mean return over seeds. Such an "
+    "evaluation has few episodes (run.eval_episodes; of a Gymnasium environment, those of one update), so the last may be "
+    "better."
+)
+Best = Annotated[bool, typer.Option("--best", help=_BEST)]
+_DETERMINISTIC = (
+    "Gymnasium environment: by the likeliest skill and action, or as learned; default: as the run was evaluated."
+)
+_OFFLINE = "Estimate the return from logged data, and hold it against playing."
 TOO_FEW = "too few: the estimate is not to be trusted, and its interval is far too narrow"
 
 
@@ -48,18 +39,9 @@ def evaluate(
     task: Annotated[str | None, typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
     best: Best = False,
-    deterministic: Annotated[
-        bool | None,
-        typer.Option(
-            "--deterministic/--stochastic",
-            help="Gymnasium environment: by the likeliest skill and action, or as learned; default: as the run was evaluated.",
-        ),
-    ] = None,
+    deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help=_DETERMINISTIC)] = None,
     workers: Annotated[str, typer.Option(help="Who plays a Gymnasium environment; as in `asap train`.")] = "0",
-    offline: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Estimate the return from logged data, and hold it against playing."),
-    ] = None,
+    offline: Annotated[str | None, typer.Option(metavar="FILE", help=_OFFLINE)] = None,
     env: Env = None,
     env_options: EnvOptions = None,
     json_: Json = False,
@@ -80,33 +62,7 @@ def evaluate(
         raise UserError("--deterministic", what, "--offline too", "leave out one of them")
     model = _loaded(run, env, env_options, best, workers=workers)
     if offline is not None:
-        estimate_model(model, run, offline, episodes, seed, json_, task)
-    else:
-        evaluate_model(model, run, episodes, task, seed, deterministic, json_)
-
-
-def _loaded(path: str, env: str | None, env_options: str | None, best: bool, **how: Any) -> "ASAP":
-    """The model in a run directory or a file, for the environment that the user names, if any."""
-    from asap.envs.recorded import SaidEnv
-    from asap.model.model import ASAP
-
-    said = SaidEnv.of(env, env_options)
-    model = ASAP.load(path, env=said.env, env_options=said.options, best=best, **how)
-    if best:
-        to_stderr(f"note: the best checkpoint was saved after {model.num_timesteps:,} steps")
-    return model
-
-
-def evaluate_model(
-    model: "ASAP",
-    path: str,
-    episodes: int | None,
-    task: str | None,
-    seed: int,
-    deterministic: bool | None,
-    as_json: bool,
-) -> None:
-    """All seeds of a run, or of a saved model."""
+        return estimate_model(model, run, offline, episodes, seed, json_, task)
     from asap.config.schema import Config, RunConfig
     from asap.learn.state import parameter_digest
     from asap.model.result import seeds_report
@@ -121,32 +77,32 @@ def evaluate_model(
     every = seeds_report(model.tasks, played, model.seeds, is_sure)
     reports = {name: one for name, one in every.items() if name in chosen}
     verdict = None if model.verdict is None else model.verdict.as_dict()
-    report = {
-        **reports[chosen[0]],
-        "task": chosen[0] if len(chosen) == 1 else list(chosen),
-        "per_task": reports,
-        "episodes": count,
-        "seeds": model.config.run.seeds,
-        "env_steps": model.num_timesteps,
-        "verdict": verdict,
-        "parameters_sha256": parameter_digest(model.policies),
-        "run": str(path),
-    }
+    report = {**reports[chosen[0]], "task": chosen[0] if len(chosen) == 1 else list(chosen), "per_task": reports}
+    report |= {"episodes": count, "seeds": model.config.run.seeds, "env_steps": model.num_timesteps}
+    report |= {"verdict": verdict, "parameters_sha256": parameter_digest(model.policies), "run": run}
     lines = [line for name, one in reports.items() for line in _evaluation_in_words(name, one)]
-    other = other_returns_in_words(verdict, is_sure) if model.tasks.size == 1 else None
-    tell(as_json, report, "\n".join(lines if other is None else [*lines, f"  from training: {other}"]))
+    other = other_in_words(verdict, is_sure) if model.tasks.size == 1 else None
+    tell(json_, report, "\n".join(lines if other is None else [*lines, f"  from training: {other}"]))
 
 
-def _success_in_words(report: dict) -> str:
-    if report["success"] is None:
-        return ""
-    low, high = (100 * limit for limit in report["success_ci"])
-    return f"success {100 * report['success']:.1f} % (95 % interval {low:.1f} to {high:.1f}), "
+def _loaded(path: str, env: str | None, env_options: str | None, best: bool, **how: Any) -> "ASAP":
+    """The model in a run directory or a file, for the environment that the user names, if any."""
+    from asap.envs.recorded import SaidEnv
+    from asap.model.model import ASAP
+
+    said = SaidEnv.of(env, env_options)
+    model = ASAP.load(path, env=said.env, env_options=said.options, best=best, **how)
+    if best:
+        to_stderr(f"note: the best checkpoint was saved after {model.num_timesteps:,} steps")
+    return model
 
 
 def _evaluation_in_words(name: str, report: dict) -> list[str]:
-    first, *each = returns_in_words(report["return"])
-    lines = [f"{name}: return {first}, {_success_in_words(report)}{report['length']:.1f} steps per episode"]
+    (first, *each), success = in_words(report["return"]), ""
+    if report["success"] is not None:
+        low, high = (100 * limit for limit in report["success_ci"])
+        success = f"success {100 * report['success']:.1f} % (95 % interval {low:.1f} to {high:.1f}), "
+    lines = [f"{name}: return {first}, {success}{report['length']:.1f} steps per episode"]
     lines += [f"  return of {line}" for line in each]
     for skills in report["skills"]:
         of_seed = "" if len(report["skills"]) == 1 else f"seed {skills['seed']}, "
@@ -172,36 +128,29 @@ def estimate_model(
         policy = member(model.policies, index)
         played = model.play(stack([policy]), episodes, [seed], deterministic=False)
         judged, true = estimate(policy, dataset, discount, seed), true_value(played.on_task(column), seed)
-        told = judged.value._asdict() if judged.available else None
-        row = {"seed": trained, "estimate": told, "ess": judged.ess, "trusted": judged.is_trusted}
+        value = judged.value._asdict() if judged.available else None
         note = TOO_FEW if judged.available and not judged.is_trusted else None
+        row = {"seed": trained, "estimate": value, "ess": judged.ess, "trusted": judged.is_trusted}
         rows.append({**row, "note": note, "played": true._asdict()})
-    report = {
-        "task": task.name,
-        "data": data,
-        "data_episodes": dataset.num_episodes,
-        "discount": discount,
-        "seeds": rows,
-        "run": path,
-    }
+    report = {"task": task.name, "data": data, "data_episodes": dataset.num_episodes, "discount": discount}
+    report |= {"seeds": rows, "run": path}
     tell(as_json, report, "\n".join(_estimate_in_words(row, report) for row in rows))
 
 
 def _estimate_in_words(row: dict, report: dict) -> str:
-    played = f"played: {_told(row['played'], report)}"
+    played = f"played: {_value_in_words(row['played'], report)}"
     if row["estimate"] is None:
-        return f"seed {row['seed']}: no estimate: the behaviour is deterministic or unknown, so importance weights do not exist; {played}"
+        why = "the behaviour is deterministic or unknown, so importance weights do not exist"
+        return f"seed {row['seed']}: no estimate: {why}; {played}"
     worth = f"worth {row['ess']:,.1f} of {report['data_episodes']:,} episodes"
     worth += "" if row["note"] is None else f" ({row['note']})"
-    return f"seed {row['seed']}: estimate: {_told(row['estimate'], report)}, {worth}; {played}"
+    return f"seed {row['seed']}: estimate: {_value_in_words(row['estimate'], report)}, {worth}; {played}"
 
 
-def _told(value: dict, report: dict) -> str:
+def _value_in_words(value: dict, report: dict) -> str:
     (low, high), (least, most) = value["undiscounted_ci"], value["discounted_ci"]
-    return (
-        f"return {value['undiscounted']:.1f} ({low:.1f} to {high:.1f}), "
-        f"discounted by {report['discount']:g} {value['discounted']:.1f} ({least:.1f} to {most:.1f})"
-    )
+    discounted = f"{value['discounted']:.1f} ({least:.1f} to {most:.1f})"
+    return f"return {value['undiscounted']:.1f} ({low:.1f} to {high:.1f}), discounted by {report['discount']:g} {discounted}"
 
 
 @app.command()

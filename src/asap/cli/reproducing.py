@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     from asap.show.pages.report import Chapter
 
 
+NAME = "A result such as fig2a, or `rooms`, `soccer`, `all`; without it: the list."
+
+
 @app.command()
 def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="A result such as fig2a, or `rooms`, `soccer`, `all`; without it: the list."
-        ),
-    ] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help=NAME)] = "",
     seeds: Annotated[
         int | None, typer.Option(help="Seeds of every experiment; default: 20 in the rooms, 10 in soccer.")
     ] = None,
@@ -39,26 +37,8 @@ def reproduce(
     `asap reproduce rooms` (or soccer, or all) also writes one page with everything (rooms.html, rooms.md). A stopped
     command goes on where it was: its training runs are kept in DIR/runs.
     """
-    if name:
-        _run_experiments(name, seeds, seed, out, json_)
-    else:
-        _list_experiments(json_)
-
-
-def _list_experiments(as_json: bool) -> None:
-    from asap.paper.experiments import GROUPS
-
-    whole = GROUPS["all"]
-    groups = {
-        experiment.name: group for group, members in GROUPS.items() if members is not whole for experiment in members
-    }
-    rows = [{"name": one.name, "title": one.title, "group": groups[one.name], "seeds": one.seeds} for one in whole]
-    lines = [f"{row['name']:<18}{row['title']}" for row in rows]
-    lines += [f"{group:<18}{len(members)} of these, and one page with everything" for group, members in GROUPS.items()]
-    tell(as_json, {"results": rows}, "\n".join(lines))
-
-
-def _run_experiments(name: str, seeds: int | None, seed: int, out: str, as_json: bool) -> None:
+    if not name:
+        return _list_experiments(json_)
     from asap.paper.experiments import GROUPS, find
 
     experiments = find(name)
@@ -74,20 +54,32 @@ def _run_experiments(name: str, seeds: int | None, seed: int, out: str, as_json:
     with StopRequest(PATIENCE) as stop:
         laboratory = Laboratory(folder, 0, seed, stop, ProgressBar)
         own = [dataclasses.replace(laboratory, seeds=seeds or experiment.seeds) for experiment in experiments]
-        chapters = [_chapter(*each, as_json) for each in zip(experiments, own)]
-    rows = [{"result": chapter.name, **row} for chapter in chapters for row in chapter.rows]
+        chapters = [_chapter(*each, json_) for each in zip(experiments, own)]
     if name in GROUPS:
-        counts = sorted({each.seeds for each in own})
-        _write_pages(folder, chapters, name, counts, seed, as_json)
-    if as_json:
+        _write_pages(folder, chapters, name, sorted({each.seeds for each in own}), seed, json_)
+    if json_:
+        rows = [{"result": chapter.name, **row} for chapter in chapters for row in chapter.rows]
         pictures = [str(folder / path) for chapter in chapters for path, _ in chapter.pictures]
         seconds = round(sum(chapter.seconds for chapter in chapters), 1)
-        to_stdout(
-            json.dumps({"name": name, "rows": rows, "pictures": pictures, "seconds": seconds, "out": str(folder)})
-        )
+        report = {"name": name, "rows": rows, "pictures": pictures, "seconds": seconds, "out": str(folder)}
+        to_stdout(json.dumps(report))
 
 
-def _chapter(experiment: "Experiment", laboratory: "Laboratory", quiet: bool) -> "Chapter":
+def _list_experiments(as_json: bool) -> None:
+    from asap.paper.experiments import GROUPS
+
+    rows = [
+        {"name": one.name, "title": one.title, "group": group, "seeds": one.seeds}
+        for group, members in GROUPS.items()
+        if group != "all"
+        for one in members
+    ]
+    lines = [f"{row['name']:<18}{row['title']}" for row in rows]
+    lines += [f"{group:<18}{len(members)} of these, and one page with everything" for group, members in GROUPS.items()]
+    tell(as_json, {"results": rows}, "\n".join(lines))
+
+
+def _chapter(experiment: "Experiment", laboratory: "Laboratory", as_json: bool) -> "Chapter":
     from asap.show.pages.report import Chapter
 
     began, known = time.monotonic(), set(laboratory.records)
@@ -102,7 +94,7 @@ def _chapter(experiment: "Experiment", laboratory: "Laboratory", quiet: bool) ->
     commands = [f"asap reproduce {experiment.name} --seeds {laboratory.seeds} --seed {laboratory.seed}"]
     commands += [record.command for label, record in laboratory.records.items() if label not in known]
     chapter = Chapter(experiment.name, experiment.title, rows, pictures, commands, time.monotonic() - began)
-    if not quiet:
+    if not as_json:
         to_stdout(_in_words(chapter, laboratory.out))
     return chapter
 
@@ -119,7 +111,9 @@ def _in_words(chapter: "Chapter", folder: Path) -> str:
     return "\n".join([*lines, *(f"  {folder / path}" for path, _ in chapter.pictures)])
 
 
-def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: list[int], seed: int, quiet: bool) -> None:
+def _write_pages(
+    folder: Path, chapters: list["Chapter"], name: str, seeds: list[int], seed: int, as_json: bool
+) -> None:
     import jax
 
     from asap import __version__
@@ -138,5 +132,5 @@ def _write_pages(folder: Path, chapters: list["Chapter"], name: str, seeds: list
     text = results_markdown(chapters, header)
     replace(markdown, text.encode(), "page")
     replace(page, report_html(text, lambda path: (folder / path).read_bytes()).encode(), "page")
-    if not quiet:
+    if not as_json:
         to_stdout(f"{markdown}\n{page}")

@@ -31,10 +31,7 @@ class PolicyConfig:
     alpha_beta: float = setting(20.0, "Sharpness of the hyperplanes (paper: 20 in the rooms).", above=0.0)
     alpha_theta: float = setting(1.0, "Sharpness of the skills (paper: 1 in the rooms).", above=0.0)
     basis: str | None = setting(
-        None,
-        "psi under the hyperplanes; default: the task's own.",
-        choices=BASES,
-        removed={"rbf": "no task needed it"},
+        None, "psi under the hyperplanes; default: the task's own.", choices=BASES, removed={"rbf": "no task needed it"}
     )
     inputs: tuple[str, ...] = setting((), "Observations that psi sees, by name; default: the task's own.")
     degree: int = setting(2, "Degree of the polynomial basis.", low=1, high=6)
@@ -91,12 +88,7 @@ class LearnConfig:
     optimizer: str | None = setting(
         None, "Adam, or plain gradient ascent; default: the learner's own.", choices=("adam", "sgd")
     )
-    lanes: int | None = setting(
-        None,
-        "Episodes played at the same time; default: the learner's own.",
-        low=1,
-        high=MOST,
-    )
+    lanes: int | None = setting(None, "Episodes played at the same time; default: the learner's own.", low=1, high=MOST)
     window: int = setting(
         64,
         "Steps per lane and update (all learners but reinforce); logged data: at least the longest episode.",
@@ -248,26 +240,16 @@ class Config:
     env: EnvConfig = field(default_factory=EnvConfig)
 
 
-@dataclass(frozen=True)
-class LearnerDefaults:
-    """What a learner uses where the config leaves it open."""
-
-    optimizer: str
-    step_size_theta: float
-    step_size_beta: float
-    lanes: int
-    schedule: str
-    entropy: float = 0.07
-
-
+# What a learner uses where the config leaves it open.
+OPEN = ("optimizer", "step_size_theta", "step_size_beta", "lanes", "schedule", "entropy")
 LEARNER_DEFAULTS = {
-    "reinforce": LearnerDefaults("adam", 0.05, 0.05, 32, "constant", entropy=0.05),
-    "actor-critic": LearnerDefaults("adam", 0.05, 0.05, 32, "constant"),
-    "natural": LearnerDefaults("sgd", 0.3, 0.3, 32, "constant"),
+    "reinforce": ("adam", 0.05, 0.05, 32, "constant", 0.05),
+    "actor-critic": ("adam", 0.05, 0.05, 32, "constant", 0.07),
+    "natural": ("sgd", 0.3, 0.3, 32, "constant", 0.07),
     # Small batches learn soonest, falling step sizes then steady the policy.
-    "ppo": LearnerDefaults("adam", 0.05, 0.05, 8, "robbins-monro"),
-    "importance": LearnerDefaults("adam", 0.1, 0.1, 32, "robbins-monro"),
-    "likelihood": LearnerDefaults("adam", 0.1, 0.1, 32, "robbins-monro"),
+    "ppo": ("adam", 0.05, 0.05, 8, "robbins-monro", 0.07),
+    "importance": ("adam", 0.1, 0.1, 32, "robbins-monro", 0.07),
+    "likelihood": ("adam", 0.1, 0.1, 32, "robbins-monro", 0.07),
 }
 EPISODES = 2000
 
@@ -275,8 +257,7 @@ EPISODES = 2000
 # The paper's own setting: AC-PG with the sampled skill, one plain gradient step per batch with constant step sizes of
 # 10 (2R). Batch size, critic and reward scale are not given there: a step size of 10 is taken to be meant for rewards
 # in units of the goal's. As printed, all ten seeds lose a skill for good within the first updates and stay near a
-# return of
-# -310; a little softening and entropy, on the same scale, is the one departure.
+# return of -310; a little softening and entropy, on the same scale, is the one departure.
 PRESETS = {
     "paper": {
         "learn.learner": "actor-critic",
@@ -297,7 +278,7 @@ PRESETS = {
 def complete(config: Config) -> Config:
     """The config with every open choice filled in, as it is run and recorded."""
     learner = config.learn.learner or "ppo"
-    defaults = dataclasses.asdict(LEARNER_DEFAULTS[learner])
+    defaults = dict(zip(OPEN, LEARNER_DEFAULTS[learner], strict=True))
     open_ones = {name: value for name, value in defaults.items() if getattr(config.learn, name) is None}
     learn = dataclasses.replace(config.learn, learner=learner, **open_ones)
     weights = config.run.weights or (1.0,) * len(config.run.tasks)

@@ -2,8 +2,8 @@
 
 This file knows how settings work, not which exist (that is `schema.py`) nor how text holds them (`toml.py`). A config
 is a frozen dataclass; each field is a `setting(...)` or another such dataclass, which TOML calls a section. Every field
-has a default. Types: bool, int, float, str, tuples of these, and `... | None`. `REMOVED` of a config class tells about
-settings of earlier releases.
+has a default. Types: bool, int, float, str, tuples of any number of one of these, and `... | None`. `REMOVED` of a
+config class tells about settings of earlier releases.
 """
 
 import dataclasses
@@ -26,12 +26,8 @@ AnyConfig = TypeVar("AnyConfig")
 Values = Mapping[str, Any]  # Settings by their full keys, such as {"learn.epochs": 4}.
 NO_VALUES: Values = types.MappingProxyType({})
 REMOVED_IN = "0.2"
-_NOUNS = {
-    bool: ("true or false", "true or false"),
-    int: ("an integer", "integers"),
-    float: ("a number", "numbers"),
-    str: ("a string", "strings"),
-}
+LARGEST = 3.4e38  # Programs hold numbers as float32, where larger ones would be infinite.
+_NOUNS = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
 _BOUNDS = {
     "low": (">=", operator.ge),
     "above": (">", operator.gt),
@@ -52,7 +48,6 @@ class Constraints(NamedTuple):
     above: float | None = None
     below: float | None = None
     choices: tuple | None = None
-    aliases: tuple[str, ...] = ()
     removed: Mapping[str, str] = {}  # Choices of earlier releases, each with the reason.
 
     def range_text(self) -> str:
@@ -71,16 +66,6 @@ class Setting(NamedTuple):
     rules: Constraints
 
 
-class Row(NamedTuple):
-    """One line of the table that `--help` and the documentation print."""
-
-    key: str
-    type: str
-    default: Any
-    help: str
-    range: str
-
-
 class Removed(NamedTuple):
     """A setting of an earlier release. Files that say what was its default are taken: nothing else happens now."""
 
@@ -88,86 +73,79 @@ class Removed(NamedTuple):
     why: str
 
 
-def setting(
-    default: Any, help: str, *, low=None, high=None, above=None, below=None, choices=None, aliases=(), removed=None
-) -> Any:
+def setting(default: Any, help: str, *, low=None, high=None, above=None, below=None, choices=None, removed=None) -> Any:
     """A dataclass field with its sentence and its range: `low` and `high` are allowed, `above` and `below` are not."""
-    choices = None if choices is None else tuple(choices)
-    rules = Constraints(help, low, high, above, below, choices, tuple(aliases), removed or {})
+    rules = Constraints(help, low, high, above, below, choices, removed or {})
     return dataclasses.field(default=default, metadata={"rules": rules})
 
 
-def describe(cls: type) -> list[Row]:
-    """Every setting of a config class, in the order of declaration."""
+def describe(cls: type) -> list[dict[str, Any]]:
+    """Every setting of a config class, in the order of declaration, for tables of them."""
     return [
-        Row(key, re.sub("^an? ", "", _noun(kind)), default, rules.help, rules.range_text())
+        {"key": key, "type": re.sub("^an? ", "", _noun(kind)), "default": default, "help": rules.help}
+        | {"range": rules.range_text()}
         for key, kind, default, rules in schema_of(cls).settings.values()
     ]
 
 
 class Schema(NamedTuple):
-    settings: dict[str, Setting]
-    names: dict[str, str]  # every full name that means a setting, aliases too -> its key
+    settings: dict[str, Setting]  # By their full keys.
     sections: tuple[str, ...]
     removed: Mapping[str, Removed]
 
 
 @cache
 def schema_of(cls: type) -> Schema:
-    settings = {found.key: found for found in walk(cls(), "")}
-    names: dict[str, str] = {}
+    settings = {found.key: found for found in _walk(cls())}
     sections: dict[str, None] = {}
-    for key, kind, default, rules in settings.values():
+    for key, kind, default, _ in settings.values():
         _noun(kind)
         if default is not None and is_optional(kind):
             raise TypeError(f"{key}: an optional setting must default to None: TOML has no other way to say None")
-        section, dot, name = key.rpartition(".")
-        for full in (section + dot + known for known in (name, *rules.aliases)):
-            if names.setdefault(full, key) != key:
-                raise TypeError(f"{full}: names both {names[full]} and {key}")
         parts = key.split(".")
         sections |= {".".join(parts[:depth]): None for depth in range(1, len(parts))}
-    return Schema(settings, names, tuple(sections), getattr(cls, "REMOVED", {}))
+    return Schema(settings, tuple(sections), getattr(cls, "REMOVED", {}))
 
 
-def walk(config: Any, prefix: str) -> Iterator[Setting]:
-    """The settings of a config, with the values it has now."""
+def _walk(config: Any, prefix: str = "") -> Iterator[Setting]:
+    """The settings of a config, with the values it has now as defaults."""
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         key, kind, value = prefix + field.name, hints[field.name], getattr(config, field.name)
         if not dataclasses.is_dataclass(kind):
-            yield Setting(key, kind, value, field.metadata.get("rules", Constraints()))
+            yield Setting(key, kind, value, field.metadata["rules"])
         elif type(value) is kind:
-            yield from walk(value, key + ".")
+            yield from _walk(value, key + ".")
         else:
-            name = getattr(kind, "__name__", str(kind))
-            raise UserError(key, f"must be a {name}", shown(value), f"give {name}(...)")
+            raise UserError(key, f"must be a {kind.__name__}", shown(value), f"give {kind.__name__}(...)")
+
+
+def values_of(config: Any) -> dict[str, Any]:
+    """What a config sets, by full keys."""
+    return {found.key: found.default for found in _walk(config)}
 
 
 def is_optional(kind: Any) -> bool:
-    return types.NoneType in typing.get_args(kind)
+    return len(typing.get_args(kind)) == 2 and types.NoneType in typing.get_args(kind)
 
 
 def required_kind(kind: Any) -> Any:
     """`float` of `float | None`."""
-    if not is_optional(kind):
-        return kind
-    return typing.Union[tuple(arg for arg in typing.get_args(kind) if arg is not types.NoneType)]  # noqa: UP007 - made at run time.
+    return next(arg for arg in typing.get_args(kind) if arg is not types.NoneType) if is_optional(kind) else kind
 
 
-def _noun(kind: Any, plural: bool = False) -> str:
+def _noun(kind: Any) -> str:
     """The type in words, for messages: 'a list of numbers'."""
     if is_optional(kind):
-        return _noun(required_kind(kind), plural) + " or none"
-    if typing.get_origin(kind) is tuple:
-        first, *others = typing.get_args(kind)
-        if any(map(is_optional, (first, *others))):
+        return _noun(required_kind(kind)) + " or none"
+    first, *others = typing.get_args(kind) or (None,)
+    if typing.get_origin(kind) is tuple and others == [...]:
+        if is_optional(first):
             raise TypeError(f"{kind}: a TOML list cannot hold None")
-        of = _noun(first, plural=True) if others == [...] else " and ".join(map(_noun, (first, *others)))
-        return ("lists of " if plural else "a list of ") + of
+        return "a list of " + re.sub(r"^an? (\w+)", r"\1s", _noun(first))
     if kind not in _NOUNS:
         raise TypeError(f"a setting cannot have the type {kind}")
-    return _NOUNS[kind][plural]
+    return _NOUNS[kind]
 
 
 # ---- Checking -----------------------------------------------------------------------------------------------------
@@ -176,8 +154,7 @@ def _noun(kind: Any, plural: bool = False) -> str:
 def validate(config: AnyConfig) -> AnyConfig:
     """The same config with every value checked and of its declared type exactly (1 -> 1.0, numpy -> Python)."""
     settings = schema_of(type(config)).settings
-    values = {key: checked(value, kind, settings[key], key) for key, kind, value, _ in walk(config, "")}
-    return with_values(config, values)
+    return with_values(config, {key: checked(value, settings[key]) for key, value in values_of(config).items()})
 
 
 def with_values(config: Any, values: dict[str, Any], prefix: str = "") -> Any:
@@ -192,36 +169,38 @@ def with_values(config: Any, values: dict[str, Any], prefix: str = "") -> Any:
     return dataclasses.replace(config, **changes)
 
 
-def checked(value: Any, kind: Any, of: Setting, where: str) -> Any:
-    value = _plain(value)
-    if value is None and is_optional(kind):
+def checked(value: Any, of: Setting) -> Any:
+    """The value as its declared type itself, if it keeps the rules and can be stored and read back."""
+    value, rules, required = _plain(value), of.rules, required_kind(of.kind)
+    if value is None and is_optional(of.kind):
         return None
-    required = required_kind(kind)
     if typing.get_origin(required) is tuple:
-        return _checked_items(value, required, of, where)
-    if not _is_a(value, required):
-        _refuse(f"must be {_expected(kind, of.rules)}", value, of, where)
-    value = _exact(value, required, of, where)
-    if value in of.rules.removed:
-        what = f"{value} was removed in {REMOVED_IN}: {of.rules.removed[value]}"
-        _refuse(what, value, of, where, f"use {of.rules.range_text()}")
-    if of.rules.choices is not None and value not in of.rules.choices:
-        near = difflib.get_close_matches(str(value).lower()[:80], map(str, of.rules.choices), n=1)
-        _refuse(f"must be {of.rules.range_text()}", value, of, where, f"did you mean {near[0]}?" if near else "")
+        if not isinstance(value, list | tuple):
+            _refuse(f"must be {_noun(required)}", value, of)
+        item = typing.get_args(required)[0]
+        return tuple(checked(each, of._replace(key=f"{of.key}[{i}]", kind=item)) for i, each in enumerate(value))
+    is_allowed = (
+        required is bool
+        if isinstance(value, bool)
+        else isinstance(value, int | float if required is float else required)
+    )
+    if not is_allowed:
+        noun = "" if rules.choices else f"{_noun(required)} "
+        none = " or none" if is_optional(of.kind) and not rules.choices else ""
+        _refuse(f"must be {noun}{rules.range_text()}".rstrip() + none, value, of)
+    value = _exact(value, required, of)
+    if value in rules.removed:
+        _refuse(f"{value} was removed in {REMOVED_IN}: {rules.removed[value]}", value, of, f"use {rules.range_text()}")
+    if rules.choices is not None and value not in rules.choices:
+        near = difflib.get_close_matches(str(value).lower()[:80], rules.choices, n=1)
+        _refuse(f"must be {rules.range_text()}", value, of, f"did you mean {near[0]}?" if near else "")
     for name, (_, holds) in _BOUNDS.items():
-        bound = getattr(of.rules, name)
+        bound = getattr(rules, name)
         if bound is not None and not holds(value, bound):
-            _refuse(f"must be {'an integer ' if required is int else ''}{of.rules.range_text()}", value, of, where)
+            _refuse(f"must be {'an integer ' if required is int else ''}{rules.range_text()}", value, of)
+    if isinstance(value, float) and abs(value) > LARGEST:
+        _refuse(f"must be at most {LARGEST:g} in size", value, of, "float32 holds no more")
     return value
-
-
-def _checked_items(value: Any, kind: Any, of: Setting, where: str) -> tuple:
-    kinds = typing.get_args(kind)
-    if isinstance(value, list | tuple) and kinds[-1] is ...:
-        kinds = kinds[:1] * len(value)
-    if not isinstance(value, list | tuple) or len(value) != len(kinds):
-        _refuse(f"must be {_noun(kind)}", value, of, where)
-    return tuple(checked(item, kinds[i], of, f"{where}[{i}]") for i, item in enumerate(value))
 
 
 def _plain(value: Any) -> Any:
@@ -232,38 +211,25 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, numpy.floating) else value.tolist()  # longdouble has no Python item
 
 
-def _is_a(value: Any, kind: type) -> bool:
-    if isinstance(value, bool):  # Python calls True an int
-        return kind is bool
-    return isinstance(value, int | float if kind is float else kind)
-
-
-def _exact(value: Any, kind: type, of: Setting, where: str) -> Any:
-    """A value of the right type as that type itself, if it can be stored and read back."""
+def _exact(value: Any, kind: type, of: Setting) -> Any:
     if kind is int and not -(2**63) <= value < 2**63:  # all that TOML promises to carry
-        _refuse("must be an integer of at most 64 bits", value, of, where)
+        _refuse("must be an integer of at most 64 bits", value, of)
     if kind is str:
         if any("\ud800" <= char <= "\udfff" for char in value):  # what Python makes of argv bytes that are not UTF-8
-            _refuse("must be valid Unicode text", value, of, where)
+            _refuse("must be valid Unicode text", value, of)
         return str.__str__(value)
     try:
-        value = kind(value)
+        exact = kind(value)
     except OverflowError:  # 10**400 is a fine int
-        _refuse("must be finite", value, of, where)
-    if kind is float and not math.isfinite(value):
-        _refuse("must be finite", value, of, where)
-    return value
+        exact = math.inf
+    if kind is float and not math.isfinite(exact):
+        _refuse("must be finite", value, of)
+    return exact
 
 
-def _expected(kind: Any, rules: Constraints) -> str:
-    if rules.choices is not None:
-        return rules.range_text()
-    return f"{_noun(required_kind(kind))} {rules.range_text()}".strip() + (" or none" if is_optional(kind) else "")
-
-
-def _refuse(what: str, value: Any, of: Setting, where: str, cure: str = "") -> typing.NoReturn:
+def _refuse(what: str, value: Any, of: Setting, cure: str = "") -> typing.NoReturn:
     default = "leave it out for none" if of.default is None else f"the default is {toml_value(of.default)[:80]}"
-    raise UserError(where, what, shown(value), cure or default)
+    raise UserError(of.key, what, shown(value), cure or default)
 
 
 def toml_value(value: Any) -> str:
@@ -294,20 +260,15 @@ def shown(value: Any) -> str:
 
 
 def override(config: AnyConfig, values: Values) -> AnyConfig:
-    """The config with these values, each checked; None empties an optional setting."""
-    return validate(with_values(config, checked_values(type(config), values)))
-
-
-def checked_values(cls: type, values: Values, short: bool = False) -> dict[str, Any]:
-    """The same by their full keys, of their declared types. `short`: a key will do that one section only has."""
-    found = {name: find(name, value, schema_of(cls), short=short) for name, value in values.items()}
-    return {of.key: checked(values[name], of.kind, of, of.key) for name, of in found.items()}
+    """The config with these values, all checked; None empties an optional setting."""
+    schema = schema_of(type(config))
+    return validate(with_values(config, {find(name, value, schema).key: value for name, value in values.items()}))
 
 
 def find(name: str, value: Any, schema: Schema, short: bool = False) -> Setting:
-    """The setting that a user's name means."""
-    if name in schema.names:
-        return schema.settings[schema.names[name]]
+    """The setting that a user's name means. `short`: a key will do that one section only has."""
+    if name in schema.settings:
+        return schema.settings[name]
     gone = [key for key in schema.removed if name == key or (short and key.endswith("." + name))]
     if gone:
         what = f"was removed in {REMOVED_IN}: {schema.removed[gone[0]].why}"
@@ -315,12 +276,12 @@ def find(name: str, value: Any, schema: Schema, short: bool = False) -> Setting:
     if name in schema.sections:
         inside = next(key for key in schema.settings if key.startswith(name + "."))
         raise UserError(name, "is a section, not a setting", shown(value), f"name one in it, such as {inside}")
-    same = {key: None for known, key in schema.names.items() if short and known.rpartition(".")[2] == name}
+    same = [key for key in schema.settings if short and key.endswith("." + name)]
     if len(same) > 1:
         raise UserError(name, "is in several sections", cure=f"write one of {', '.join(same)}")
     if same:
-        return schema.settings[next(iter(same))]
-    what, known = ("section", schema.sections) if isinstance(value, dict) else ("setting", tuple(schema.names))
+        return schema.settings[same[0]]
+    what, known = ("section", schema.sections) if isinstance(value, dict) else ("setting", tuple(schema.settings))
     cure = _nearest(name[:80], known, schema.sections)
     name = name[:80] if name and name.isprintable() else ascii(name[:80])
     raise UserError(name, f"unknown {what}", shown(value), cure)

@@ -9,21 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from asap.base.errors import UserError
-from asap.config.settings import (
-    AnyConfig,
-    Values,
-    checked,
-    checked_values,
-    find,
-    is_optional,
-    required_kind,
-    schema_of,
-    shown,
-    toml_value,
-    validate,
-    walk,
-    with_values,
-)
+from asap.config import settings
+from asap.config.settings import AnyConfig, Values, checked, find, schema_of, shown, toml_value, validate
 
 MAX_FILE_BYTES = 1_000_000
 
@@ -38,15 +25,16 @@ def parse_settings(cls: type, given: str | Iterable[str] | Values) -> dict[str, 
     Values are TOML, or bare words where text is wanted. `key=value` will do when one section only has that key, and
     `key=none` empties an optional setting.
     """
+    schema, values = schema_of(cls), {}
     if isinstance(given, Mapping):
-        return checked_values(cls, given, short=True)
-    values: dict[str, Any] = {}
+        found = [(find(name, value, schema, short=True), value) for name, value in given.items()]
+        return {of.key: checked(value, of) for of, value in found}
     for item in [given] if isinstance(given, str) else given:
         name, equals, text = (part.strip() for part in item.partition("="))
         if not equals or not name:
             raise UserError("override", "must have the form key=value", shown(item), f"write {name or 'key'}=value")
-        found = find(name, _parsed(text, None), schema_of(cls), short=True)
-        values[found.key] = checked(_parsed(text, found.kind), found.kind, found, found.key)
+        of = find(name, _parsed(text, None), schema, short=True)
+        values[of.key] = checked(_parsed(text, of.kind), of)
     return values
 
 
@@ -56,8 +44,8 @@ def to_item(key: str, value: Any) -> str:
 
 
 def _parsed(text: str, kind: Any) -> Any:
-    required = required_kind(kind)
-    if text == "none" and is_optional(kind):
+    required = settings.required_kind(kind)
+    if text == "none" and settings.is_optional(kind):
         return None
     try:
         tree = tomllib.loads(f"value = {text}")
@@ -91,21 +79,17 @@ def from_toml(cls: type[AnyConfig], text: str, source: str, base: AnyConfig | No
         raise _syntax_error(source, text, error) from None
     for name, value in _flat(tree, "", schema.sections):
         try:
-            if name in schema.removed and value == schema.removed[name].default:
-                continue
-            found = find(name, value, schema)
-            if found.key in values:
-                raise UserError(name, "is given twice", shown(value), f"keep only {found.key}")
-            values[found.key] = checked(value, found.kind, found, found.key)
+            if name not in schema.removed or value != schema.removed[name].default:
+                values[name] = checked(value, find(name, value, schema))
         except UserError as error:
             raise UserError(f"{source}{_line_of(name, text)}", str(error)) from None
-    return validate(with_values(cls() if base is None else base, values))
+    return validate(settings.with_values(cls() if base is None else base, values))
 
 
 def to_toml(config: Any) -> str:
     """The config as TOML that `read_toml` turns back into an equal one. Settings that are None are left out."""
     sections: dict[str, list[str]] = {"": []}  # keys of no section must come before the first header
-    for key, _, value, _ in walk(validate(config), ""):
+    for key, value in settings.values_of(validate(config)).items():
         section, _, name = key.rpartition(".")
         lines = sections.setdefault(section, [f"\n[{section}]"])
         if value is not None:

@@ -12,7 +12,6 @@ the file. Later formats keep the length, the opening and the seal, so that an ol
 import contextlib
 import functools
 import hashlib
-import io
 import json
 import os
 import re
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from asap.base.errors import RunError, UserError
 from asap.base.files import BadFile, open_regular, replace
-from asap.config.settings import walk
+from asap.config.settings import values_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,8 +59,7 @@ _BELONGS = (
 
 def belonging(config: "Config") -> dict[str, Any]:
     """What a checkpoint of a run belongs to, for its meta."""
-    settings = {found.key: found.default for found in walk(config, "")}
-    kept = {key: value for key, value in settings.items() if key in _BELONGS or key.startswith("policy.")}
+    kept = {key: value for key, value in values_of(config).items() if key in _BELONGS or key.startswith("policy.")}
     return {"settings": json.loads(json.dumps(kept))}
 
 
@@ -169,13 +167,8 @@ def seal(step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> bytes:
     return _frame(text, tensors) + payload
 
 
-def unseal(blob: bytes) -> Checkpoint:
-    """The inverse of `seal`; raises BadFile."""
-    return _load(io.BytesIO(blob), len(blob))
-
-
 def unsealed(path: Path) -> Checkpoint:
-    """From a file of which no more is read than its head promises and its size allows; raises BadFile."""
+    """The inverse of `seal`, from a file of which no more is read than its head promises and its size allows; raises BadFile."""
     with open_regular(path) as file:
         try:
             return _load(file, os.fstat(file.fileno()).st_size)
@@ -192,6 +185,8 @@ def _read(path: Path) -> Checkpoint:
 
 def _load(file: BinaryIO, size: int) -> Checkpoint:
     """Each size is checked against the file before it is used, and nothing is parsed before its checksum."""
+    import safetensors.numpy
+
     header = _sealed_header(file, size)
     manifest = _manifest(header)
     expected = 8 + len(header) + manifest["payload_bytes"]
@@ -203,9 +198,12 @@ def _load(file: BinaryIO, size: int) -> Checkpoint:
         payload = file.read(manifest["payload_bytes"])
         if hashlib.sha256(payload).hexdigest() != manifest["payload_sha256"]:
             raise BadFile("checksum mismatch in the tensors")
-        return Checkpoint(manifest["step"], _tensors(header, payload), manifest["meta"], manifest["versions"])
+        arrays = safetensors.numpy.load(struct.pack("<Q", len(header)) + header + payload)
     except MemoryError:
         raise BadFile(f"does not fit in memory ({size:,} bytes)") from None
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise BadFile(f"malformed tensors: {error}") from None
+    return Checkpoint(manifest["step"], arrays, manifest["meta"], manifest["versions"])
 
 
 def _sealed_header(file: BinaryIO, size: int) -> bytes:
@@ -238,15 +236,6 @@ def _manifest(header: bytes) -> dict[str, Any]:
     if not well_formed or manifest["format"] < 1 or any(not 0 <= manifest[key] < limits[key] for key in limits):
         raise BadFile("malformed manifest")
     return manifest
-
-
-def _tensors(header: bytes, payload: bytes) -> dict[str, "np.ndarray"]:
-    import safetensors.numpy
-
-    try:
-        return safetensors.numpy.load(struct.pack("<Q", len(header)) + header + payload)
-    except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise BadFile(f"malformed tensors: {error}") from None
 
 
 def _frame(manifest: str, tensors: dict[str, Any]) -> bytes:

@@ -4,10 +4,10 @@ Reading needs no lock. Everything that writes belongs inside `with run.locked():
 """
 
 import contextlib
+import itertools
 import json
 import math
 import mmap
-import numbers
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -47,26 +47,20 @@ class Run:
 
     @classmethod
     def create(
-        cls,
-        path: str | Path,
-        config_text: str,
-        tasks_text: str | None = None,
-        overwrite: bool = False,
-        notice: Notice = print_note,
+        cls, path: str | Path, config_text: str, tasks_text: str | None = None, notice: Notice = print_note
     ) -> "Run":
-        """A new run in a new or empty directory; with `overwrite`, also in place of an earlier run.
-
-        `tasks_text` describes its tasks without an environment.
-        """
+        """A new run in a new or empty directory. `tasks_text` describes its tasks without an environment."""
         run, config = cls(path, notice), _utf8(config_text)
         if os.path.lexists(run.path) and not run.path.is_dir():
             raise UserError("run", "is a file, not a directory", path, "choose another --out")
         with reported("cannot create", run.path, "choose another --out"):
             run.path.mkdir(parents=True, exist_ok=True)
-            run._refuse_occupied(overwrite)
+            run._refuse_occupied()
             with run.locked():
-                run._refuse_occupied(overwrite)  # Another process may have been first.
-                run._clear()
+                run._refuse_occupied()  # Another process may have been first.
+                for name in ("ckpt", "best"):  # An old checkpoint beside a new config would be resumed.
+                    for old in checkpoints.generations(run.checkpoints, name):
+                        old.unlink()
                 if tasks_text is not None:
                     run.write_tasks(tasks_text)
                 files.replace(run.path / _CONFIG, config, "run")
@@ -96,12 +90,8 @@ class Run:
             return cls.create(path, config_text, tasks_text)
         run = cls.open(path)
         if run.config_text() != config_text:
-            raise UserError(
-                "--out",
-                "holds a run with other settings or seeds",
-                path,
-                "choose another directory, or `asap train --resume` it",
-            )
+            cure = "choose another directory, or `asap train --resume` it"
+            raise UserError("--out", "holds a run with other settings or seeds", path, cure)
         return run
 
     @staticmethod
@@ -109,15 +99,13 @@ class Run:
         """Makes the first free one of parent/stem-001, -002, ...; mkdir decides, so two processes never share one."""
         if "/" in stem or "\0" in stem:
             raise UserError("run", "name has a '/' or a NUL in it", repr(stem), "choose a plain name")
-        number = 1
         with reported("cannot create", f"{parent}/{stem}", "choose another --out"):
             os.makedirs(parent, exist_ok=True)
-            while True:
+            for number in itertools.count(1):
                 path = Path(parent) / f"{stem}-{number:03d}"
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(path)
                     return path
-                number += 1
 
     def config_text(self) -> str:
         try:
@@ -180,10 +168,14 @@ class Run:
         line = json.dumps(_plain(event), allow_nan=False).encode() + b"\n"
         with reported(f"cannot write {_EVENTS}", self.path, "free space or make it writable, then resume"):
             descriptor = files.open_to_write(self.path / _EVENTS, os.O_RDWR | os.O_APPEND)
-            try:
-                self._append(descriptor, line)
-            finally:
-                os.close(descriptor)
+            with open(descriptor, "r+b", buffering=0):
+                size = self._mend_tail(descriptor)
+                try:
+                    while line:
+                        line = line[os.write(descriptor, line) :]
+                except BaseException:
+                    os.ftruncate(descriptor, size)  # Half a line must not spoil the next one.
+                    raise
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The events in the order of their lines; what cannot be read is left out, with one notice."""
@@ -227,15 +219,6 @@ class Run:
         if self._holder != os.getpid():
             raise RunError("run", "is not locked by this process", self.path, "write inside `with run.locked():`")
 
-    def _append(self, descriptor: int, line: bytes) -> None:
-        size = self._mend_tail(descriptor)
-        try:
-            while line:
-                line = line[os.write(descriptor, line) :]
-        except BaseException:
-            os.ftruncate(descriptor, size)  # Half a line must not spoil the next one.
-            raise
-
     def _mend_tail(self, descriptor: int) -> int:
         """A killed writer may leave half a line: finish it if only the newline is missing, else cut it off."""
         size = os.fstat(descriptor).st_size
@@ -250,26 +233,17 @@ class Run:
         os.ftruncate(descriptor, start)
         return start
 
-    def _refuse_occupied(self, overwrite: bool) -> None:
-        ours = {LOCK, OWNER, _CHECKPOINTS}  # A creation that was killed may leave these.
-        entries = {entry for entry in os.listdir(self.path) if not entry.startswith(files.TEMPORARY)} - ours
-        if _CONFIG in entries and not overwrite:
-            raise UserError("run", "already exists", self.path, "resume it, choose another --out, or overwrite it")
-        if entries and _CONFIG not in entries:
+    def _refuse_occupied(self) -> None:
+        entries = [entry for entry in os.listdir(self.path) if not entry.startswith(files.TEMPORARY)]
+        if _CONFIG in entries:
+            raise UserError("run", "already exists", self.path, "resume it, or choose another --out")
+        if set(entries) - {LOCK, OWNER, _CHECKPOINTS, _TASKS}:  # These a creation that was killed may leave.
             raise UserError("run", "directory has other files in it", self.path, "choose another --out")
 
     def _refuse_linked_checkpoints(self) -> None:
         if self.checkpoints.is_symlink():
             what = f"path escapes run directory: {_CHECKPOINTS} is a link"
             raise RunError("run", what, self.path, "make it a directory")
-
-    def _clear(self) -> None:
-        """Checkpoints go before the config: an old checkpoint beside a new config would be resumed."""
-        for name in ("ckpt", "best"):
-            for path in checkpoints.generations(self.checkpoints, name):
-                path.unlink()
-        for name in (_EVENTS, _TASKS):
-            (self.path / name).unlink(missing_ok=True)
 
 
 def _utf8(text: str) -> bytes:
@@ -286,19 +260,17 @@ def _utf8(text: str) -> bytes:
 
 def _plain(value: Any) -> Any:
     """The value in JSON's own types, null for what is not finite."""
-    if value is None or isinstance(value, (str, bool)):
+    if value is None or isinstance(value, (str, int)):
         return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value) if math.isfinite(value) else None
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     import numpy as np
 
     array = np.asarray(value)
-    return _plain((array if array.dtype.kind in "biuf" else array.astype(float)).tolist())
+    return _plain((array if array.dtype.kind in "biu" else array.astype(float)).tolist())

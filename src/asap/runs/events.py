@@ -11,32 +11,20 @@ import numpy as np
 from asap.base.errors import RunError
 
 
-@runtime_checkable
+@runtime_checkable  # For the tests, which check types.
 class Record(Protocol):
-    """Where a training is recorded: a run directory, or this process alone."""
+    """Where a training is recorded: a run directory, or this process alone.
 
-    def append(self, event: Mapping[str, Any]) -> None:
-        """Adds an event."""
-        ...
+    Of the checkpoints that are saved the newest is wanted, and the best one.
+    """
 
+    def append(self, event: Mapping[str, Any]) -> None: ...
     def events(self) -> Iterator[dict[str, Any]]: ...
-
-    def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> Any:
-        """Keeps a checkpoint, of which the newest is wanted."""
-        ...
-
-    def save_best(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> Any:
-        """Keeps a checkpoint in place of the best one."""
-        ...
-
-    def best_score(self) -> float:
-        """Of the best checkpoint so far; -infinity before there is one."""
-        ...
-
+    def save(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> Any: ...
+    def save_best(self, step: int, arrays: Mapping[str, Any], meta: dict[str, Any]) -> Any: ...
+    def best_score(self) -> float: ...  # -infinity before there is a best checkpoint.
     @property
-    def where(self) -> str:
-        """For messages: what can be resumed."""
-        ...
+    def where(self) -> str: ...  # For messages: what can be resumed.
 
 
 @dataclass
@@ -64,7 +52,7 @@ class InMemory:
 
 
 class Report(NamedTuple):
-    """What callbacks are told between two chunks of updates."""
+    """What callbacks get between two chunks of updates."""
 
     update: int
     episodes: np.ndarray  # (seeds,): completed so far.
@@ -95,8 +83,9 @@ class Curve:
         rows = [event for event in record.events() if event.get("kind") == "update"]
         try:
             by_update = {int(row["update"]): row for row in rows}
+            names = [field.name for field in dataclasses.fields(cls)]
             # Runs of earlier releases have no seconds.
-            columns = [[by_update[update].get(name, 0.0) for update in sorted(by_update)] for name in cls.names()]
+            columns = [[by_update[update].get(name, 0.0) for update in sorted(by_update)] for name in names]
             curve = cls(*(np.asarray(column, float) for column in columns))
             fits = not rows or curve._fits()
         except (LookupError, TypeError, ValueError, OverflowError):
@@ -109,16 +98,10 @@ class Curve:
     def _fits(self) -> bool:
         """Whether the columns belong together: a file may hold anything."""
         episodes, returns, usage = self.episodes, self.returns, self.usage
-        return (
-            (episodes.ndim, returns.ndim, usage.ndim) == (2, 3, 3)
-            and episodes.shape == self.active.shape == returns.shape[:2] == usage.shape[:2]
-            and (self.success.shape, self.seconds.shape) == (returns.shape, episodes.shape[:1])
-            and bool((np.abs(episodes) < 2**53).all())
-        )
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        return tuple(field.name for field in dataclasses.fields(cls))
+        have_axes = (episodes.ndim, returns.ndim, usage.ndim) == (2, 3, 3)
+        share_seeds = episodes.shape == self.active.shape == returns.shape[:2] == usage.shape[:2]
+        share_entries = (self.success.shape, self.seconds.shape) == (returns.shape, episodes.shape[:1])
+        return have_axes and share_seeds and share_entries and bool((np.abs(episodes) < 2**53).all())
 
     def first_near_optimal(self, threshold: np.ndarray) -> list[int | None]:
         """Per seed, completed episodes at the first evaluation that is near-optimal on every task.

@@ -39,14 +39,9 @@ class ProgressBar:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[state]}"),
-                TimeElapsedColumn(),
-            )
+            described, state = TextColumn("{task.description}"), TextColumn("{task.fields[state]}")
             self.label = label or "training"
-            self.bar = Progress(*columns, console=Console(stderr=True))
+            self.bar = Progress(described, BarColumn(), state, TimeElapsedColumn(), console=Console(stderr=True))
             self.line = self.bar.add_task(f"{self.label}: {self._state}", total=self.budget, state="")
         else:
             self.label = label or "+".join(config.run.tasks)
@@ -66,20 +61,14 @@ class ProgressBar:
 
     def show(self, report: Report) -> None:
         """A callback between updates."""
-        self.tell(
-            report.update,
-            int(np.min(report.env_steps if self.in_steps else report.episodes)),
-            float(np.mean(report.returns)),
-        )
+        done = report.env_steps if self.in_steps else report.episodes
+        self.tell(report.update, int(np.min(done)), float(np.mean(report.returns)))
 
     def tell(self, update: int, done: int, mean: float) -> None:
-        self._count(done, f", update {update}", f", return {mean:.1f}")
+        self.count(done, f", update {update}", f", return {mean:.1f}")
 
-    def count(self, done: int) -> None:
-        """So much of the budget, where there are neither updates nor returns to tell."""
-        self._count(done, "", "")
-
-    def _count(self, done: int, update: str, result: str) -> None:
+    def count(self, done: int, update: str = "", result: str = "") -> None:
+        """So much of the budget; there may be neither updates nor returns to tell."""
         counted = f"{done:,} of {self.budget:,} {'steps' if self.in_steps else 'episodes'}"
         if self.bar is not None:
             self.bar.update(self.line, description=self.label, completed=done, state=f"{counted}{update}{result}")
@@ -96,14 +85,8 @@ class ProgressBar:
             to_stderr(f"{self.label}: {self._state}, {time.monotonic() - began:.0f} s")
 
 
-_NAMES = {
-    "kl": "train/approx_kl",
-    "entropy": "train/entropy",
-    "explained_variance": "train/explained_variance",
-    "gradient_theta": "train/gradient_theta",
-    "gradient_beta": "train/gradient_beta",
-    "movement": "train/movement",
-}
+_NAMES = {name: f"train/{name}" for name in "entropy explained_variance gradient_theta gradient_beta movement".split()}
+_NAMES["kl"] = "train/approx_kl"
 
 
 def metrics_of(report: Report, seed: int, seconds: float) -> dict[str, float]:
@@ -135,26 +118,25 @@ def loggers(
         phase = no_phase
         if progress_bar:
             bar = stack.enter_context(ProgressBar(config))
-            found.append(bar.show)
-            phase = bar.phase
+            found, phase = [bar.show], bar.phase
         if tensorboard is not None:
-            found.append(_told(config, stack.enter_context(_tensorboard(os.fspath(tensorboard), config))))
+            found.append(_callback(config, stack.enter_context(_tensorboard(os.fspath(tensorboard), config))))
         if wandb_project is not None:
-            found.append(_told(config, stack.enter_context(_wandb(wandb_project, config))))
+            found.append(_callback(config, stack.enter_context(_wandb(wandb_project, config))))
         yield found, phase
 
 
 Write = Callable[[int, dict[str, float], int], None]  # Seed, metrics, step.
 
 
-def _told(config: Config, write: Write) -> Callback:
+def _callback(config: Config, write: Write) -> Callback:
     began = time.monotonic()
 
-    def tell(report: Report) -> None:
+    def write_metrics(report: Report) -> None:
         for seed in range(config.run.seeds):
             write(seed, metrics_of(report, seed, time.monotonic() - began), int(report.env_steps[seed]))
 
-    return tell
+    return write_metrics
 
 
 @contextlib.contextmanager
@@ -167,11 +149,9 @@ def _tensorboard(folder: str, config: Config) -> Iterator[Write]:
     except ImportError:
         cure = "pip install 'asap-rl[tensorboard]'"
         raise UserError("tensorboard_log", "needs the package tensorboard", folder, cure) from None
-    name = "+".join(config.run.tasks).replace("/", "-")
-    writers = [
-        EventFileWriter(os.path.join(folder, f"{name}-seed-{config.run.seed + index}"))
-        for index in range(config.run.seeds)
-    ]
+    name, first = "+".join(config.run.tasks).replace("/", "-"), config.run.seed
+    seeds = range(first, first + config.run.seeds)
+    writers = [EventFileWriter(os.path.join(folder, f"{name}-seed-{seed}")) for seed in seeds]
 
     def write(seed: int, metrics: dict[str, float], step: int) -> None:
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in metrics.items()]

@@ -70,10 +70,8 @@ class StopRequest:
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if self._bell is not None:
             signal.set_wakeup_fd(self._wakeup)
-            if (
-                self._patience is None or self.requested is None
-            ):  # Otherwise the patience lasts until the process has ended.
-                self._bell.close()
+            if self._patience is None or self.requested is None:
+                self._bell.close()  # Otherwise the patience lasts until the process has ended.
         for number, handler in self._previous.items():
             # None: the handler was installed from C, and Python cannot put it back.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
