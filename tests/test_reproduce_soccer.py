@@ -26,9 +26,9 @@ from asap.paper.striker_r1 import kind_of
 from asap.paper.striker_r2 import clearance, detour
 from asap.policy.partition import Partition
 from asap.policy.skills import GibbsSkills
-from asap.show.figures.film import draw_ways
+from asap.show.figures.backgrounds import PITCH
+from asap.show.figures.film import draw_paths
 from asap.show.figures.game import Game
-from asap.show.figures.pitch import PITCH
 
 R1 = find("striker-r1")
 
@@ -64,7 +64,7 @@ def test_places_are_those_of_deterministic_play():
 def test_what_is_moved_moves_the_region():
     """A plane on the ball's x alone: 6.3 m less of x is as much further from the goal."""
     places, moved = (strikers.shooting_places(POLICY, R1, {"ball x": by}) for by in (0.0, -0.2))
-    rows = np.abs(PITCH.y).argmin()
+    rows = np.abs(PITCH.frame.y).argmin()
     assert places[rows].sum() - moved[rows].sum() == pytest.approx(0.2 * 31.5 * 4, abs=2)
 
 
@@ -103,7 +103,7 @@ def test_the_way_around_a_defender():
 
 
 def test_ways_are_drawn_one_panel_each():
-    figure = draw_ways([passing_game()] * 4, POLICY, R1, "four games")
+    figure = draw_paths([passing_game()] * 4, POLICY, R1, "four games")
     assert isinstance(figure, Figure)
     assert [axes.get_visible() for axes in figure.axes] == [True] * 4 + [False] * 2
     figure.draw_without_rendering()

@@ -20,7 +20,7 @@ from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
-from asap.show.figures import compare_curves, partition_gallery, seed_dots
+from asap.show.figures import compare_curves, partition_gallery, strip_plot
 from asap.show.figures.palette import METHOD_COLOURS, SKILL_COLOURS, method_colour, method_line_style, skill_colour
 from asap.show.pages.report import COLUMNS, Chapter, report_html, results_markdown
 
@@ -152,7 +152,7 @@ def test_few_panels_are_larger_than_many():
 
 
 def test_dots_are_the_seeds_and_failures_are_counted():
-    figure = seed_dots(TIMES, "episodes", "how long", log=True, marks={"paper": 50.0})
+    figure = strip_plot(TIMES, "episodes", "how long", log=True, marks={"paper": 50.0})
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == list(TIMES)
     for row, (dots, values) in enumerate(zip(axes.collections, TIMES.values())):
@@ -169,7 +169,7 @@ def test_dots_are_the_seeds_and_failures_are_counted():
 
 
 def test_dots_are_the_same_every_time():
-    first, second = (seed_dots(TIMES, "episodes").axes[0].collections[0].get_offsets() for _ in range(2))
+    first, second = (strip_plot(TIMES, "episodes").axes[0].collections[0].get_offsets() for _ in range(2))
     np.testing.assert_array_equal(first, second)
     assert len(np.unique(first[:, 1])) == 3
 
@@ -183,8 +183,8 @@ def test_dots_are_the_same_every_time():
         lambda: compare_curves(MANY, REFERENCE, symlog=True),
         lambda: partition_gallery([AT_THE_WALL] * 2, [TWO_ROOMS] * 2, ["before", "after"], "a title"),
         lambda: partition_gallery([FOUR] * 7, [TWO_ROOMS] * 7, ["a title so long that it is broken"] * 7, "a title"),
-        lambda: seed_dots(TIMES, "episodes", "a title", marks={"the paper's": 100, "our own": 110, "a bound": 112}),
-        lambda: seed_dots({"a name so long that it has to be broken": [1, 2]}, "episodes", log=True, marks={"end": 2}),
+        lambda: strip_plot(TIMES, "episodes", "a title", marks={"the paper's": 100, "our own": 110, "a bound": 112}),
+        lambda: strip_plot({"a name so long that it has to be broken": [1, 2]}, "episodes", log=True, marks={"end": 2}),
     ],
     ids=["curves", "many", "stuck", "symlog", "two maps", "seven maps", "dots", "few dots"],
 )
@@ -213,9 +213,9 @@ def test_wrong_inputs_are_refused_with_a_cure():
     with pytest.raises(UserError, match="at least one"):
         compare_curves({})
     with pytest.raises(UserError, match="at least one"):
-        seed_dots({}, "episodes")
+        strip_plot({}, "episodes")
     with pytest.raises(UserError, match="log=False"):
-        seed_dots({"a": [0, 1]}, "episodes", log=True)
+        strip_plot({"a": [0, 1]}, "episodes", log=True)
     with pytest.raises(UserError, match="as many of each"):
         partition_gallery([AT_THE_WALL], [TWO_ROOMS], [])
 

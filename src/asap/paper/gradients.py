@@ -7,7 +7,8 @@ from asap.config.schema import GRADIENTS, LEARNERS, PRESETS
 from asap.paper.claims import Claim, Finding, Picture, interval, median_interval
 from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.runs.directory import Run
-from asap.show.figures.comparison import compare_curves, seed_dots
+from asap.show.figures.curves import compare_curves
+from asap.show.figures.strip_plot import strip_plot
 
 # From the approximately optimal partition: from the misspecified one the gradient is small on the plateau at the start,
 # too.
@@ -97,11 +98,11 @@ def estimators(laboratory: Laboratory) -> Finding:
         claims,
         {
             "estimators-episodes": Picture(
-                seed_dots(episodes, "episodes to near-optimal", "two-rooms: episodes", log=True),
+                strip_plot(episodes, "episodes to near-optimal", "two-rooms: episodes", log=True),
                 "One dot per seed. Every learner has its own default settings; the budget is 3,000 episodes, 35,000 without a critic.",
             ),
             "estimators-seconds": Picture(
-                seed_dots(seconds, "seconds to near-optimal", "two-rooms: time of one seed among all", log=True),
+                strip_plot(seconds, "seconds to near-optimal", "two-rooms: time of one seed among all", log=True),
                 "Training and evaluation time of the whole batch of seeds, divided by the seeds, without compilation.",
             ),
         },

@@ -5,8 +5,8 @@ import numpy as np
 from asap.base.stats import median_with_failures
 from asap.paper.claims import Claim, Finding, Picture, difference, interval
 from asap.paper.laboratory import Laboratory, TrainedRun
-from asap.show.figures.comparison import compare_curves
-from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.curves import compare_curves
+from asap.show.figures.policy_map import partition_gallery
 
 CARRIED = 0.95
 

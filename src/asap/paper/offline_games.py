@@ -11,8 +11,8 @@ from asap.experience.collect import collect
 from asap.paper.claims import Claim, Finding, Picture
 from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.paper.strikers import CONTROLLER
-from asap.show.figures.comparison import seed_dots
-from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.policy_map import partition_gallery
+from asap.show.figures.strip_plot import strip_plot
 
 TASK = "striker-r1"
 DATA_SETS, GAMES = 5, 20_000
@@ -37,7 +37,7 @@ def run(laboratory: Laboratory) -> Finding:
         + "; ".join(f"{own:.3f}: {' '.join(f'{value:.3f}' for value in each)}" for own, each in zip(logged, goals)),
     )
     rows = {f"data set {number + 1}": list(map(float, each)) for number, each in enumerate(goals)}
-    dots = seed_dots(
+    dots = strip_plot(
         rows, "goals per episode", "R1 from logged games", marks={f"dist:{CONTROLLER:g}": float(logged.mean())}
     )
     records = [record for _, record in pairs]

@@ -3,9 +3,8 @@ worth."""
 
 from asap.paper.claims import Claim, Finding, Picture, difference, interval
 from asap.paper.laboratory import Laboratory
-from asap.show.figures.comparison import compare_curves
-from asap.show.figures.gallery import partition_gallery
-from asap.show.figures.partition_map import partition_map
+from asap.show.figures.curves import compare_curves
+from asap.show.figures.policy_map import partition_gallery, policy_map
 
 ENOUGH = 19 / 20  # Share of the seeds that must be near-optimal.
 FIXED = {"learn.step_size_beta": 0.0}
@@ -28,7 +27,7 @@ def learned(laboratory: Laboratory, figure: str, task: str) -> Finding:
     seed = laboratory.seed
     titles = [f"seed {seed + s}: {value:.1f}" for s, value in enumerate(record.returns())]
     policies = [record.policy(s) for s in range(laboratory.seeds)]
-    best = partition_map(
+    best = policy_map(
         record.policy(typical), named, title=f"{task}, seed {seed + typical}", usage=record.usage()[typical]
     )
     every = partition_gallery(

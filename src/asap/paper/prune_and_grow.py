@@ -195,7 +195,7 @@ def unchanged(policies: list[ASAPPolicy], grown: list[ASAPPolicy]) -> Claim:
 
 
 def gallery(record: TrainedRun, stages: list[tuple[list[ASAPPolicy], np.ndarray]], seeds: range) -> Picture:
-    from asap.show.figures.gallery import partition_gallery
+    from asap.show.figures.policy_map import partition_gallery
 
     shown = range(min(SHOWN, len(seeds)))
     panels = [(policies[s], returns[s]) for policies, returns in stages for s in shown]

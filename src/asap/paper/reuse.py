@@ -15,8 +15,8 @@ from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import regions_at
-from asap.show.figures.comparison import compare_curves
-from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.curves import compare_curves
+from asap.show.figures.policy_map import partition_gallery
 
 TASKS = ["two-rooms", "flipped-two-rooms"]
 STEADY = {"learn.lanes": 32, "run.episodes": 4000}

@@ -6,11 +6,10 @@ from asap.base import stats
 from asap.paper.claims import Claim, Film, Finding, Picture, difference, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.strikers import CONTROLLER, distances_to_goal, learned, linear, shooting_places
-from asap.show.figures.comparison import compare_curves
+from asap.show.figures.backgrounds import PITCH
+from asap.show.figures.curves import compare_curves
 from asap.show.figures.film import save_game
-from asap.show.figures.gallery import partition_gallery
-from asap.show.figures.partition_map import partition_map
-from asap.show.figures.pitch import PITCH
+from asap.show.figures.policy_map import partition_gallery, policy_map
 
 NEAR, FAR = 8.0, 20.0  # Metres: within NEAR all may be asked to shoot, beyond FAR to dribble.
 SECTOR = 45.0  # Degrees to both sides of the pitch's middle line, seen from the goal: where attacks come from.
@@ -52,7 +51,7 @@ def partition(laboratory: Laboratory) -> Finding:
     seed = laboratory.seed
     title = f"striker-r1, seed {seed + typical}"
     titles = [f"seed {seed + s}: {value:.3f}" for s, value in enumerate(goals)]
-    best = partition_map(policies[typical], named, title=title, usage=record.usage()[typical])
+    best = policy_map(policies[typical], named, title=title, usage=record.usage()[typical])
     every = partition_gallery(
         policies, [named] * laboratory.seeds, titles, "R1: what each seed learned, with its goals per episode"
     )
@@ -74,7 +73,9 @@ def partition(laboratory: Laboratory) -> Finding:
 def zones() -> tuple[np.ndarray, np.ndarray]:
     """Places near the goal and places far from it."""
     away = distances_to_goal()
-    in_sector = np.abs(PITCH.y[:, None]) <= np.tan(np.radians(SECTOR)) * (PITCH.right - PITCH.x[None, :])
+    in_sector = np.abs(PITCH.frame.y[:, None]) <= np.tan(np.radians(SECTOR)) * (
+        PITCH.frame.right - PITCH.frame.x[None, :]
+    )
     return in_sector & (away <= NEAR), in_sector & (away >= FAR)
 
 

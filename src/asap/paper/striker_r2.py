@@ -9,11 +9,11 @@ from asap.paper.claims import Claim, Film, Finding, Picture, difference, interva
 from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.paper.strikers import area, learned, shooting_places
 from asap.policy.policy import ASAPPolicy
-from asap.show.figures.comparison import seed_dots
-from asap.show.figures.film import draw_ways, save_game
-from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.backgrounds import PITCH
+from asap.show.figures.film import draw_paths, save_game
 from asap.show.figures.game import Game, play_games
-from asap.show.figures.pitch import PITCH
+from asap.show.figures.policy_map import partition_gallery
+from asap.show.figures.strip_plot import strip_plot
 
 BALL = ("ball x", "ball y")
 SEEN = {"nothing": (), "x": ("defender x",), "y": ("defender y",), "x and y": ("defender x", "defender y")}
@@ -105,7 +105,7 @@ def partitions(laboratory: Laboratory) -> Finding:
         columns=4,
     )
     rows = {f"sees {seen}": list(map(float, values)) for seen, values in goals.items()}
-    dots = seed_dots(rows, "goals per episode", "R2: what the hyperplane sees of the defender's place")
+    dots = strip_plot(rows, "goals per episode", "R2: what the hyperplane sees of the defender's place")
     return Finding(
         claims,
         {
@@ -161,13 +161,13 @@ def sensitivities(record: TrainedRun, name: str, amount: float) -> np.ndarray:
 
 def depth(places: np.ndarray) -> float:
     """Metres on the middle line where the striker shoots."""
-    middle_row = places[np.abs(PITCH.y).argmin()]
-    return float(middle_row.sum() * (PITCH.x[1] - PITCH.x[0]))
+    middle_row = places[np.abs(PITCH.frame.y).argmin()]
+    return float(middle_row.sum() * (PITCH.frame.x[1] - PITCH.frame.x[0]))
 
 
 def middle(places: np.ndarray) -> float:
     """y of the centre of the region; 0 where there is none."""
-    return float((places * PITCH.y[:, None]).sum() / max(places.sum(), 1))
+    return float((places * PITCH.frame.y[:, None]).sum() / max(places.sum(), 1))
 
 
 def detours(laboratory: Laboratory) -> Finding:
@@ -208,7 +208,7 @@ def detours(laboratory: Laboratory) -> Finding:
         [claim],
         {
             "fig2i": Picture(
-                draw_ways(theirs[typical][:SHOWN], policy, r2, title),
+                draw_paths(theirs[typical][:SHOWN], policy, r2, title),
                 "Games with a goal. Coloured: the ball's way by skill; black: the defender's; dots: where they were when the ball passed.",
             ),
             "fig2i-game": Film(lambda path: save_game(path, policy, r2, first + typical, title), "One of them."),

@@ -18,9 +18,8 @@ from asap.paper import references
 from asap.paper.claims import Claim, Finding, Picture, difference, interval
 from asap.paper.laboratory import Laboratory, TrainedRun, play
 from asap.policy.policy import NO_SKILL, ASAPPolicy
-from asap.show.figures.comparison import seed_dots
-from asap.show.figures.partition_map import map_observations
-from asap.show.figures.pitch import PITCH
+from asap.show.figures.backgrounds import PITCH
+from asap.show.figures.strip_plot import strip_plot
 
 TASKS = ("striker-r1", "striker-r2", "striker-r3")
 EPISODES = 1000  # Of a goal ratio, as in the paper.
@@ -75,7 +74,7 @@ def goal_ratios(laboratory: Laboratory) -> Finding:
         rows |= {f"{name}: start": start, f"{name}: ASAP": goals, f"{name}: dist:{CONTROLLER:g}": controller}
         if best != CONTROLLER:
             rows[f"{name}: dist:{best:g} (best)"] = by_distance[best]
-    drawn = seed_dots(
+    drawn = strip_plot(
         {name: list(map(float, values)) for name, values in rows.items()}, "goals per episode", "Goal ratios"
     )
     return Finding(
@@ -124,20 +123,20 @@ def shooting_places(
 ) -> Bool[np.ndarray, "Y X"]:
     """Where on the pitch the striker shoots in deterministic play; `moved` adds to observations, by name, as they are
     normalised."""
-    x = np.array(map_observations(task))
+    x = PITCH.observations(task).copy()
     for name, amount in (moved or {}).items():
         x[:, task.spec.observation_names.index(name)] += amount
     m = jnp.float32(task.descriptor)
     actions = jax.vmap(lambda one: policy.likeliest(one, m, NO_SKILL)[1])(jnp.asarray(x))
-    return np.asarray(actions == SHOOT).reshape(PITCH.rows, PITCH.columns)
+    return np.asarray(actions == SHOOT).reshape(PITCH.frame.rows, PITCH.frame.columns)
 
 
 def distances_to_goal() -> Float[np.ndarray, "Y X"]:
     """Of the same places, from the goal's centre, in metres."""
-    return np.hypot(PITCH.right - PITCH.x[None, :], PITCH.y[:, None])
+    return np.hypot(PITCH.frame.right - PITCH.frame.x[None, :], PITCH.frame.y[:, None])
 
 
 def area(places: Bool[np.ndarray, "Y X"]) -> float:
     """In square metres."""
-    pixel = (PITCH.x[1] - PITCH.x[0]) * abs(PITCH.y[1] - PITCH.y[0])
+    pixel = (PITCH.frame.x[1] - PITCH.frame.x[0]) * abs(PITCH.frame.y[1] - PITCH.frame.y[0])
     return float(places.sum() * pixel)

@@ -10,8 +10,9 @@ from asap.paper.claims import Claim, Finding, Picture, interval, median_interval
 from asap.paper.laboratory import Laboratory, TrainedRun, median_index, play
 from asap.policy.regions import regions_at, states_in_bounds
 from asap.policy.surgery import flip
-from asap.show.figures.comparison import compare_curves, seed_dots
-from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.curves import compare_curves
+from asap.show.figures.policy_map import partition_gallery
+from asap.show.figures.strip_plot import strip_plot
 
 SOURCE, TARGET = "two-rooms", "flipped-two-rooms"
 # Skills that keep some probability for every move are not caught in a corner where a flipped plane leans the wrong way.
@@ -81,7 +82,7 @@ def warm_start(laboratory: Laboratory) -> Finding:
     ]
     reference = records[WARM].tasks[0].reference
     curves = compare_curves({n: r.curves() for n, r in records.items()}, reference, "flipped 2R: return while learning")
-    dots = seed_dots(episodes, "episodes to near-optimal", "flipped 2R: episodes that each seed needs", log=True)
+    dots = strip_plot(episodes, "episodes to near-optimal", "flipped 2R: episodes that each seed needs", log=True)
     return Finding(
         claims,
         {
@@ -186,7 +187,7 @@ def flipped(laboratory: Laboratory) -> Finding:
         f"seed {laboratory.seed + typical}",
         columns=2,
     )
-    dots = seed_dots(
+    dots = strip_plot(
         {"unflipped": unturned.returns.mean((1, 2)).tolist(), "flipped": returns.tolist()},
         "return on flipped 2R, without learning",
         "flipped 2R played with what was learned on 2R",
