@@ -235,7 +235,7 @@ ROWS = (
     ),
     (
         "paper-skills-in-use",
-        "paper/hyperplanes.py",
+        "paper/partitions.py",
         "return (ordered < CARRIED).sum(-1) + 1",
         "return (ordered < CARRIED).sum(-1)",
         "The result page tells one skill fewer than carries the steps: the claim holds when it should not.",

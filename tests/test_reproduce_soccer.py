@@ -15,11 +15,11 @@ from test_show_game import POLICY
 from asap.base.keys import fold, root
 from asap.compose import compose
 from asap.config.schema import Config, complete
-from asap.config.settings import override
+from asap.config.settings import NO_VALUES, override
 from asap.config.toml import read_toml
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import GOAL
-from asap.paper import offline_games, striker_r1, striker_r2, strikers
+from asap.paper import striker_r1, striker_r2, strikers
 from asap.paper.claims import interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.striker_r1 import kind_of
@@ -81,6 +81,16 @@ def test_a_difference_counts_where_its_interval_excludes_0():
     assert striker_r2._against_nothing("smaller", "flatter", "depth", near, "m", "x", -1, "it is").passed
 
 
+def test_the_hyperplane_sees_what_the_experiment_says():
+    class Asked:
+        def train(self, label, tasks, settings=NO_VALUES):
+            return compose(tasks, {}, overrides=settings)[0]
+
+    assert striker_r2.variant(Asked(), "nothing").policy.inputs == compose(["striker-r2"], {})[0].policy.inputs
+    both = striker_r2.variant(Asked(), "x and y")
+    assert both.policy.inputs == ("ball x", "ball y", "defender x", "defender y") and both.run.episodes == 20_000
+
+
 def test_conics_by_their_name():
     assert kind_of(R1.approximate) == "ellipse"
     assert kind_of([0.1, 0, 0, 1.0, 0.0, -1.0]) == "hyperbola"
@@ -112,8 +122,8 @@ def test_ways_are_drawn_one_panel_each():
 @pytest.fixture
 def small(monkeypatch):
     """Games and runs of seconds."""
-    monkeypatch.setattr(offline_games, "GAMES", 64)
-    monkeypatch.setattr(offline_games, "DATA_SETS", 2)
+    monkeypatch.setattr(striker_r1, "GAMES", 64)
+    monkeypatch.setattr(striker_r1, "DATA_SETS", 2)
     learn = Laboratory._trained
 
     def briefly(self, label, config, tasks, command):
@@ -124,20 +134,20 @@ def small(monkeypatch):
 
 
 def test_logged_games_are_collected_once_and_learned_from(small, tmp_path):
-    outcome = offline_games.run(Laboratory(tmp_path, seeds=2))
+    outcome = striker_r1.offline(Laboratory(tmp_path, seeds=2))
     (claim,) = outcome.claims
     assert claim.seeds == 4 and claim.ours.endswith("(median)")
     assert set(outcome.pictures) == {"offline", "offline-partitions"}
     files = sorted((tmp_path / "data").glob("*.npz"))
     assert [path.name for path in files] == ["striker-r1-1.npz", "striker-r1-2.npz"]
     before = [path.stat().st_mtime_ns for path in files]
-    again = offline_games.run(Laboratory(tmp_path, seeds=2))
+    again = striker_r1.offline(Laboratory(tmp_path, seeds=2))
     assert [path.stat().st_mtime_ns for path in files] == before and again.claims == [claim]
 
 
 def test_data_of_a_task_are_learned_from_with_its_own_settings(small, tmp_path):
     """Also where the file alone tells the task; but not with those that are for playing."""
-    offline_games.run(Laboratory(tmp_path, seeds=2))
+    striker_r1.offline(Laboratory(tmp_path, seeds=2))
     own, general = (read_toml(Config, tmp_path / "runs" / "striker-r1-offline-1" / "config.toml"), complete(Config()))
     assert own.policy.alpha_beta == 100 and own.learn.softening_floor == 0.02
     assert own.learn.lanes == complete(override(Config(), {"learn.learner": "likelihood"})).learn.lanes

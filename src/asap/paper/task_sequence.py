@@ -158,9 +158,8 @@ def learn_sequence(
     order = np.stack([host_generator(seed, _ORDER).permutation(len(tasks)) for seed in seeds])
     starts, results = [], []
     for position in range(len(tasks)):
-        fresh = stack(
-            [trainer.fresh_start(tasks[task], seed, position) for task, seed in zip(order[:, position], seeds)]
-        )
+        own = zip(order[:, position], seeds)
+        fresh = stack([trainer.fresh_start(tasks[task], seed, position) for task, seed in own])
         knows = bool(results) and learner.carries
         starts.append(_go_on(learner, fresh, results[-1].policy, position) if knows else fresh)
         results.append(trainer.learn(starts[-1], eval_chunks, tries_signs=knows))
