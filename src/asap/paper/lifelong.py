@@ -50,11 +50,11 @@ LEARNED = 0.95  # Share of the way from the misspecified start to the best retur
 
 
 class Measures(NamedTuple):
-    """Axes (learners, seeds, positions). Ways are 0 at the misspecified start and 1 at the best return known."""
+    """Axes (learners, seeds, positions). Returns are 0 at the misspecified start and 1 at the best return known."""
 
     episodes: Float[np.ndarray, "L S P"]  # Until learned; infinite where it was not.
     steps: Float[np.ndarray, "L S P"]
-    learned: Float[np.ndarray, "L S P"]  # Way, right after the task.
+    learned: Float[np.ndarray, "L S P"]  # Return right after the task.
     kept: Float[np.ndarray, "L S P"]  # After the last task, by the policy as it is then.
     kept_by_planes: Float[np.ndarray, "L S P"]  # By its skills under the hyperplanes that the task had.
     one_sided: Bool[np.ndarray, "S"]  # No frozen skill moves up, or none down, in at least half of its steps.
@@ -88,15 +88,15 @@ def measure(trainer: TaskTrainer, sequences: list[LearnedSequence]) -> Measures:
     best = np.max([per_task(returns, order, iqm) for returns in after], 0)
     reached = [one.returns >= (start + LEARNED * (best - start))[..., None] for one in sequences]
 
-    def way(returns: np.ndarray) -> np.ndarray:
+    def normalised(returns: np.ndarray) -> np.ndarray:
         return (returns - start) / (best - start)
 
     return Measures(
         np.stack([until(at, one.episodes) for at, one in zip(reached, sequences)]),
         np.stack([until(at, one.steps) for at, one in zip(reached, sequences)]),
-        way(after),
-        way(np.stack([final_returns(trainer, one, one.policies[-1:] * len(one.policies)) for one in sequences])),
-        way(np.stack([final_returns(trainer, one, with_own_planes(one.policies)) for one in sequences])),
+        normalised(after),
+        normalised(np.stack([final_returns(trainer, one, one.policies[-1:] * len(one.policies)) for one in sequences])),
+        normalised(np.stack([final_returns(trainer, one, with_own_planes(one.policies)) for one in sequences])),
         is_one_sided(sequences[FROZEN].policies[-1]),
     )
 

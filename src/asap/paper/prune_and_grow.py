@@ -31,17 +31,17 @@ def run(laboratory: Laboratory) -> Finding:
     record = laboratory.train("two-rooms-k4", ["two-rooms"], {"policy.hyperplanes": MOST_PLANES})
     seeds = range(laboratory.seed, laboratory.seed + laboratory.seeds)
     reference = record.tasks[0].reference
-    way = reference.approx_optimal - reference.misspecified
+    gap = reference.approx_optimal - reference.misspecified
     evaluator = Evaluator(record.tasks[0], laboratory.seed)
     before = [record.policy(index) for index in range(len(seeds))]
-    after = prune(before, evaluator, evaluator.returns(before) - ALLOWED * way)
+    after = prune(before, evaluator, evaluator.returns(before) - ALLOWED * gap)
     smallest = prune(after, evaluator, np.full(len(seeds), reference.near_optimal))
     size_of_plane = before[0].partition.beta.shape[-1]
     planes = [host_generator(seed, _PLANE).standard_normal(size_of_plane, np.float32) for seed in seeds]
     grown = [grow(policy, plane) for policy, plane in zip(after, planes)]
     stages = [(policies, evaluator.returns(policies, CONFIRMING)) for policies in (before, after, smallest)]
     returns = [of_stage for _, of_stage in stages]
-    claims = [*sizes(after, smallest, returns, reference), loss(*returns[:2], way), unchanged(after, grown)]
+    claims = [*sizes(after, smallest, returns, reference), loss(*returns[:2], gap), unchanged(after, grown)]
     return Finding(claims, {"prune-and-grow": gallery(record, stages, seeds)})
 
 
@@ -152,8 +152,8 @@ def size(claim: str, paper: str, counts: list[int], most: int, note: str) -> Cla
     return Claim(claim, paper, ours, median_interval(counts), bool(median <= most), note)
 
 
-def loss(before: np.ndarray, after: np.ndarray, way: float) -> Claim:
-    lost = 100 * (before - after) / way
+def loss(before: np.ndarray, after: np.ndarray, gap: float) -> Claim:
+    lost = 100 * (before - after) / gap
     return Claim(
         claim=f"the pruned policies lose at most {ALLOWED:.0%} in {len(CONFIRMING)} new episodes",
         paper="not in the paper",

@@ -128,8 +128,9 @@ def visited_components(policy: ASAPPolicy, task: CompiledTask, seed: int) -> lis
 
 def components(cells: np.ndarray) -> list[np.ndarray]:
     """The connected parts of a mask, as masks: neighbours share an edge."""
-    parts, count = ndimage.label(cells)
-    return [parts == part for part in range(1, count + 1)]
+    parts = np.zeros(cells.shape, np.int32)
+    ndimage.label(cells, output=parts)
+    return [parts == part for part in range(1, parts.max() + 1)]
 
 
 @jax.jit

@@ -41,11 +41,9 @@ def partition(laboratory: Laboratory) -> Finding:
         ours=f"{good} of {laboratory.seeds} seeds",
         ci=None,
         passed=good >= ENOUGH * laboratory.seeds,
-        note=(
-            f"a seed counts if deterministic play shoots on {ENOUGH:.0%} of places within {NEAR:g} m of the goal, and on "
-            f"at most {1 - ENOUGH:.0%} of those beyond {FAR:g} m. Both are up to {SECTOR:g} degrees from the middle line. Median: "
-            f"{np.median(near):.0%} and {np.median(far):.0%}. The controller dist:{CONTROLLER:g} has 100% and 0%"
-        ),
+        note=f"a seed counts if deterministic play shoots on {ENOUGH:.0%} of places within {NEAR:g} m of the goal, and on "
+        f"at most {1 - ENOUGH:.0%} of those beyond {FAR:g} m. Both are up to {SECTOR:g} degrees from the middle line. Median: "
+        f"{np.median(near):.0%} and {np.median(far):.0%}. The controller dist:{CONTROLLER:g} has 100% and 0%",
     )
     goals = record.success()
     scored = Claim(

@@ -83,10 +83,8 @@ def partitions(laboratory: Laboratory) -> Finding:
             ours=_medians(goals),
             ci=interval(goals["x and y"]),
             passed=lost[1] >= 0,
-            note=(
-                f"medians; holds unless the 95 % interval of the difference from seeing nothing, {lost[0]:.3f} to "
-                f"{lost[1]:.3f}, lies below 0"
-            ),
+            note=f"medians; holds unless the 95 % interval of the difference from seeing nothing, {lost[0]:.3f} to "
+            f"{lost[1]:.3f}, lies below 0",
         ),
     ]
     chosen = [(seen, record, record.typical_seed()) for seen, record in records.items()]
@@ -164,10 +162,8 @@ def detours(laboratory: Laboratory) -> Finding:
         ours=f"ball's way {np.mean(around):.3f} times the straight line, against {np.mean(straight):.3f} on R1",
         ci=interval(around),
         passed=longer[0] > 0,
-        note=(
-            f"holds if the 95 % interval of the difference, {longer[0]:.3f} to {longer[1]:.3f}, lies above 0. Games that ended with a goal, from the first touch on: {sum(map(len, theirs))} on R2, {sum(map(len, alone))} on R1. Where the ball "
-            f"passed the defender ({len(passes)} games), it was {np.median(passes):.1f} m aside (median)"
-        ),
+        note=f"holds if the 95 % interval of the difference, {longer[0]:.3f} to {longer[1]:.3f}, lies above 0. Games that ended with a goal, from the first touch on: {sum(map(len, theirs))} on R2, {sum(map(len, alone))} on R1. Where the ball "
+        f"passed the defender ({len(passes)} games), it was {np.median(passes):.1f} m aside (median)",
     )
     typical, r2 = with_defender.typical_seed(), with_defender.tasks[0]
     seed, policy = laboratory.seed + typical, with_defender.policy(typical)

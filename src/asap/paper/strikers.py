@@ -42,10 +42,8 @@ def goal_ratios(laboratory: Laboratory) -> Finding:
             Claim(
                 claim=f"{name}: ASAP scores at least as often as the best shooting distance",
                 paper=PAPER[task],
-                ours=(
-                    f"{np.median(goals):.3f} (median) against {by_distance[best].mean():.3f} (dist:{best:g}); "
-                    f"start {np.median(start):.3f}, dist:{CONTROLLER:g} {controller.mean():.3f}"
-                ),
+                ours=f"{np.median(goals):.3f} (median) against {by_distance[best].mean():.3f} (dist:{best:g}); "
+                f"start {np.median(start):.3f}, dist:{CONTROLLER:g} {controller.mean():.3f}",
                 ci=interval(goals),
                 passed=np.median(goals) >= by_distance[best].mean(),
                 note=(
@@ -62,10 +60,8 @@ def goal_ratios(laboratory: Laboratory) -> Finding:
                 ours=f"{np.median(start):.3f} to {np.median(goals):.3f}",
                 ci=interval(start),
                 passed=gained[0] > 0,
-                note=(
-                    f"holds if the 95 % interval of the difference, {gained[0]:.3f} to {gained[1]:.3f}, lies above 0. The "
-                    "interval is that of the start"
-                ),
+                note=f"holds if the 95 % interval of the difference, {gained[0]:.3f} to {gained[1]:.3f}, lies above 0. The "
+                "interval is that of the start",
             )
         )
         rows |= {f"{name}: start": start, f"{name}: ASAP": goals, f"{name}: dist:{CONTROLLER:g}": controller}

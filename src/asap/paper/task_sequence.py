@@ -64,7 +64,8 @@ class TaskTrainer:
 
         `tries_signs` begins with the hyperplanes' best sign pattern; its trials are counted.
         """
-        states = self._begin(*(self._best_signs(starts) if tries_signs else self._as_given(starts)))
+        nothing = stack([no_totals(self.named)] * len(starts.key.hi))
+        states = self._begin(*(self._best_signs(starts) if tries_signs else (starts, nothing)))
         evaluated = [states]
         for chunk in range(1, eval_chunks[-1] + 1):
             if self.stop.requested:
@@ -89,9 +90,6 @@ class TaskTrainer:
         own = (position << 32) + seed  # Two ids in one: the upper and the lower word of the key.
         policy, critic = (draw(self.config, self.named, own) for draw in (drawn_policy, drawn_critic))
         return TaskStart(root(own), tasks, policy, critic, np.float32(self.config.learn.step_size_theta))
-
-    def _as_given(self, starts: TaskStart) -> tuple[TaskStart, EpisodeTotals]:
-        return starts, stack([no_totals(self.named)] * len(starts.key.hi))
 
     def _best_signs(self, starts: TaskStart) -> tuple[TaskStart, EpisodeTotals]:
         images, played = self._try(starts)  # Axes (learners, patterns, ...).

@@ -59,10 +59,8 @@ def warm_start(laboratory: Laboratory) -> Finding:
             ours=f"{_median(plain)} instead of {_median(scratch)}: {_share(plain, scratch)}",
             ci=median_interval(episodes[WARM]),
             passed=_largest_share(plain, scratch) <= 1 / 7,
-            note=(
-                "median episodes to near-optimal. Each region has the skill that the other needs, and this must first be "
-                "unlearned. The paper's 35,000 episodes contain the finding of a partition and of skills, which takes us about a hundred"
-            ),
+            note="median episodes to near-optimal. Each region has the skill that the other needs, and this must first be "
+            "unlearned. The paper's 35,000 episodes contain the finding of a partition and of skills, which takes us about a hundred",
         ),
         Claim(
             claim="the same with a search over the signs of the hyperplanes: at most a seventh",
@@ -70,11 +68,9 @@ def warm_start(laboratory: Laboratory) -> Finding:
             ours=f"{_median(search)} instead of {_median(scratch)}: {_share(search, scratch)}",
             ci=median_interval(episodes[SEARCHED]),
             passed=_largest_share(search, scratch) <= 1 / 7,
-            note=(
-                "the episodes of the search are counted. A warm start learns from batches of 2 lanes, `asap train` of 8. "
-                f"From scratch with 2 lanes the median is {_median(small)} ({_share(search, small)}), "
-                f"and {sum(e is None for e in episodes[SMALL_SCRATCH])} seeds did not get there within {BUDGET} episodes"
-            ),
+            note="the episodes of the search are counted. A warm start learns from batches of 2 lanes, `asap train` of 8. "
+            f"From scratch with 2 lanes the median is {_median(small)} ({_share(search, small)}), "
+            f"and {sum(e is None for e in episodes[SMALL_SCRATCH])} seeds did not get there within {BUDGET} episodes",
         ),
     ]
     curves = curves_of(records, "flipped 2R: return while learning")
@@ -143,10 +139,8 @@ def flipped(laboratory: Laboratory) -> Finding:
             ours=f"success at least 0.95 in {solved} of {laboratory.seeds} seeds; unflipped: {unturned.success.mean():.2f} on average",
             ci=interval(success),
             passed=solved >= 0.9 * laboratory.seeds,
-            note=(
-                f"the interval is that of the success rate. Learned with entropy weight 0.15 on 2R; with the default of 0.07, "
-                f"which makes sharper skills, {int((sharper.success.mean((1, 2)) >= 0.95).sum())} of {laboratory.seeds} seeds"
-            ),
+            note=f"the interval is that of the success rate. Learned with entropy weight 0.15 on 2R; with the default of 0.07, "
+            f"which makes sharper skills, {int((sharper.success.mean((1, 2)) >= 0.95).sum())} of {laboratory.seeds} seeds",
         ),
         Claim(
             claim="and the return is near-optimal",
@@ -154,10 +148,8 @@ def flipped(laboratory: Laboratory) -> Finding:
             ours=f"{np.median(returns):.1f} (median); {near} of {laboratory.seeds} seeds at or above {target.threshold:.1f}",
             ci=interval(returns),
             passed=near >= 0.95 * laboratory.seeds,
-            note=(
-                "the learned planes lean towards the door of 2R, where they save steps. Mirrored rooms would need them "
-                "mirrored, and a switched sign leaves them leaning the wrong way"
-            ),
+            note="the learned planes lean towards the door of 2R, where they save steps. Mirrored rooms would need them "
+            "mirrored, and a switched sign leaves them leaning the wrong way",
         ),
     ]
     typical = median_index(returns)

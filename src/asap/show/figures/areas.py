@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from textwrap import fill
+from typing import NamedTuple
 
 import matplotlib.patheffects
 import numpy as np
@@ -12,7 +13,6 @@ from scipy import ndimage
 from asap.base.spec import Task
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, mean_actions
-from asap.show.figures.backgrounds import Frame
 from asap.show.figures.labels import Label, inches, label_right, label_top
 from asap.show.figures.palette import GLOW, INK, skill_colour
 
@@ -20,6 +20,41 @@ SHORTEST_NAMED = 0.1  # Share of the map, in width or height, that a line with a
 ROOM = 0.045  # Share of the map's height: as much room there is on all sides of a skill's name.
 OFTEN = 0.25  # Probability of the actions that a skill is named by.
 SOLID = {"dash_offset": 0, "dash_list": None}
+
+
+class Frame(NamedTuple):
+    """The pixels of a map. Where `bottom` is larger than `top`, the y axis points down."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+    columns: int
+    rows: int
+
+    @property
+    def x(self) -> np.ndarray:
+        """Centres of the pixels from left to right. Centres, because a feature may vanish exactly on the frame."""
+        return self.left + (self.right - self.left) * (np.arange(self.columns) + 0.5) / self.columns
+
+    @property
+    def y(self) -> np.ndarray:
+        """From below."""
+        return self.bottom + (self.top - self.bottom) * (np.arange(self.rows) + 0.5) / self.rows
+
+    @property
+    def places(self) -> Float[np.ndarray, "N 2"]:
+        """The centres of all pixels, row by row from below."""
+        return np.stack(np.meshgrid(self.x, self.y), -1).reshape(-1, 2)
+
+    @property
+    def height(self) -> float:
+        """In widths."""
+        return abs(self.top - self.bottom) / (self.right - self.left)
+
+    def image(self, values: np.ndarray) -> np.ndarray:
+        """From one value for each pixel to rows and columns."""
+        return values.reshape(self.rows, self.columns, *values.shape[1:])
 
 
 def paint(axes: Axes, frame: Frame, colours: Float[np.ndarray, "N 3"]) -> None:
@@ -63,10 +98,11 @@ def name_skills(axes: Axes, policy: ASAPPolicy, task: Task, regions: Regions, fr
         words = _name(policy, task, regions, skill)
         half = int(frame.columns * (0.04 * max(map(len, words.split("\n"))) + 0.1) / inches(axes)[0])
         depth = ndimage.distance_transform_edt(np.pad(rulers == skill, 1))[1:-1, 1:-1]
-        areas, count = ndimage.label(depth >= 0.75 * ROOM * frame.rows)  # What hangs together by a neck counts as two.
+        areas = np.zeros(depth.shape, np.int32)  # What hangs together by a neck counts as two.
+        ndimage.label(depth >= 0.75 * ROOM * frame.rows, output=areas)
         box = {"boxstyle": "round,pad=0.25", "facecolor": (1, 1, 1, 0.85), "edgecolor": skill_colour(skill)}
         style = {"fontsize": 10, "fontweight": "bold", "color": INK, "bbox": box | {"linewidth": 2.0}, "zorder": 8}
-        for row, column in ndimage.maximum_position(depth, areas, range(1, count + 1)):
+        for row, column in ndimage.maximum_position(depth, areas, range(1, areas.max() + 1)):
             if depth[row, column] < ROOM * frame.rows:
                 continue
             column = min(max(column, half), frame.columns - 1 - half)  # It stays within the frame.

@@ -25,6 +25,7 @@ from asap.envs.soccer.prediction import Meeting
 from asap.envs.soccer.vectors import Vector
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, actions_at
+from asap.show.figures.areas import Frame, name_skills
 from asap.show.figures.palette import GLOW, INK
 
 
@@ -33,41 +34,6 @@ class PlacedTask(Task, Protocol):
 
     env: Env
     task: TaskParameters
-
-
-class Frame(NamedTuple):
-    """The pixels of a map. Where `bottom` is larger than `top`, the y axis points down."""
-
-    left: float
-    right: float
-    bottom: float
-    top: float
-    columns: int
-    rows: int
-
-    @property
-    def x(self) -> np.ndarray:
-        """Centres of the pixels from left to right. Centres, because a feature may vanish exactly on the frame."""
-        return self.left + (self.right - self.left) * (np.arange(self.columns) + 0.5) / self.columns
-
-    @property
-    def y(self) -> np.ndarray:
-        """From below."""
-        return self.bottom + (self.top - self.bottom) * (np.arange(self.rows) + 0.5) / self.rows
-
-    @property
-    def places(self) -> Float[np.ndarray, "N 2"]:
-        """The centres of all pixels, row by row from below."""
-        return np.stack(np.meshgrid(self.x, self.y), -1).reshape(-1, 2)
-
-    @property
-    def height(self) -> float:
-        """In widths."""
-        return abs(self.top - self.bottom) / (self.right - self.left)
-
-    def image(self, values: np.ndarray) -> np.ndarray:
-        """From one value for each pixel to rows and columns."""
-        return values.reshape(self.rows, self.columns, *values.shape[1:])
 
 
 class Background(NamedTuple):
@@ -80,7 +46,7 @@ class Background(NamedTuple):
     small_legend: str  # What more a small map has to say, without words on it.
     observe: Callable[[Env, TaskParameters, Array, Array], Float[Array, "O"]]  # In the state that a place stands for.
     draw: Callable[[Axes, TaskParameters], None]  # Sets the limits of the axes, too.
-    draw_skills: Callable[[Axes, ASAPPolicy, PlacedTask, Regions], None] | None  # None: they are named in words.
+    draw_skills: Callable[[Axes, ASAPPolicy, PlacedTask, Regions, Frame], None]  # What each does where it rules.
 
     def observations(self, task: PlacedTask) -> Float[np.ndarray, "N O"]:
         """What is observed at every pixel, row by row from below."""
@@ -134,9 +100,8 @@ def _arrow_places(task: RoomsTask, rows: int = 5) -> Float[np.ndarray, "N 2"]:
     return places[(np.abs(places - np.asarray(task.goal)) > reach).any(-1)]
 
 
-def _draw_arrows(axes: Axes, policy: ASAPPolicy, task: PlacedTask, regions: Regions) -> None:
+def _draw_arrows(axes: Axes, policy: ASAPPolicy, task: PlacedTask, regions: Regions, frame: Frame) -> None:
     """At each place, one arrow per action of the skill that rules there, as long as the action is probable."""
-    frame = ROOMS.frame
     column, row = np.floor(frame.columns * _arrow_places(task.task)).astype(int).T
     pixel = row * frame.columns + column
     probabilities = actions_at(policy, regions.rulers[pixel], regions.observations[pixel], task.descriptor)
@@ -219,7 +184,7 @@ PITCH = Background(
     small_legend="dotted: starts of the ball",
     observe=_observe_pitch,
     draw=_draw_striker_map,
-    draw_skills=None,
+    draw_skills=name_skills,
 )
 
 BACKGROUNDS = {"rooms": ROOMS, "pitch": PITCH}  # By the place that a task's spec names.

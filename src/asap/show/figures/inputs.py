@@ -9,7 +9,7 @@ from asap.base.numbers import number
 from asap.base.spec import Task
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions, controls_at
-from asap.show.figures.backgrounds import Frame
+from asap.show.figures.areas import Frame
 
 MOST_CANDIDATES = 16
 MOST_OTHERS = 4

@@ -79,9 +79,9 @@ def region_colours(regions: Regions, strength: float = 1.0) -> Float[np.ndarray,
     return paint * colours[regions.rulers] + (1 - paint)
 
 
-def point_colours(regions: Regions) -> list[str]:
+def point_colours(regions: Regions) -> np.ndarray:
     """The same for points on a paler background."""
-    return [blend(skill_colour(s), INK, 0.15) for s in regions.rulers]
+    return np.array([blend(skill_colour(s), INK, 0.15) for s in range(regions.skill_probs.shape[-1])])[regions.rulers]
 
 
 def control_scale(*values: Float[np.ndarray, "n"]) -> ScalarMappable:

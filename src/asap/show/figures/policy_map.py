@@ -154,10 +154,8 @@ def _draw_areas(panels: list[Axes], policy: ASAPPolicy, task: Task, seen: Region
             labels = {"xlabel": spec.observation_names[across], "ylabel": spec.observation_names[up]}
             axes.set(xlim=(frame.left, frame.right), ylim=(frame.bottom, frame.top), **labels)
         draw_planes(axes, frame, regions.margins, names)
-        if background is not None and background.draw_skills is not None:
-            background.draw_skills(axes, policy, task, regions)
-        else:
-            name_skills(axes, policy, task, regions, frame)
+        draw_skills = name_skills if background is None else background.draw_skills
+        draw_skills(axes, policy, task, regions, frame)
     head = "boxes: most probable skill" if is_set else "most probable skill, pale where uncertain"
     colour = ["colour: its mean action"] if is_set else []
     dashed = [f"dashed: {'planes' if background else 'boundaries'}"] if count else []
@@ -233,10 +231,7 @@ def _draw_small(
     background.draw(axes, task.task)
     for text in tuple(axes.texts):
         text.remove()
-    if background.draw_skills is not None:
-        background.draw_skills(axes, policy, task, regions)
-    else:
-        name_skills(axes, policy, task, regions, background.frame)
+    background.draw_skills(axes, policy, task, regions, background.frame)
     for artist in (*axes.lines, *axes.patches, *axes.collections):
         artist.set_linewidth(np.multiply(thickness, artist.get_linewidth()))
     for text in axes.texts:
