@@ -90,16 +90,12 @@ def test_references_are_drawn_where_their_labels_point():
         assert any(np.allclose(line.get_ydata(), value) for line in axes.lines)
 
 
-def test_one_panel_without_reference_far_from_it_or_on_a_logarithmic_scale():
+def test_one_panel_without_reference_or_far_from_it():
     assert len(compare_curves(METHODS).axes) == 1
     (stuck,) = compare_curves({"stuck": curves(-300)}, REFERENCE).axes
     assert len(stuck.texts) == 5
-    norms = {"fast": [SeedCurve([0, 10], [100.0, 0.01])], "slow": [SeedCurve([0, 10], [100.0, 1.0])]}
-    (axes,) = compare_curves(norms, ylabel="gradient", xlabel="updates", symlog=True).axes
-    assert axes.get_yscale() == "symlog" and (axes.get_ylabel(), axes.get_xlabel()) == ("gradient", "updates")
-    for text, value in zip(axes.texts, (0.01, 1.0)):
-        drawn = axes.transAxes.inverted().transform(axes.transData.transform((0, value)))[1]
-        assert text.xy[1] == pytest.approx(drawn)
+    (axes,) = compare_curves(METHODS, ylabel="gradient").axes
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("gradient", "episodes")
 
 
 def test_methods_differ_in_colour_and_in_line_from_their_neighbours():
@@ -180,13 +176,12 @@ def test_dots_are_the_same_every_time():
         lambda: compare_curves(METHODS, REFERENCE, "a title"),
         lambda: compare_curves(MANY, REFERENCE, "a title"),
         lambda: compare_curves({"stuck": curves(-300), "too": curves(-301)}, REFERENCE),
-        lambda: compare_curves(MANY, REFERENCE, symlog=True),
         lambda: partition_gallery([AT_THE_WALL] * 2, [TWO_ROOMS] * 2, ["before", "after"], "a title"),
         lambda: partition_gallery([FOUR] * 7, [TWO_ROOMS] * 7, ["a title so long that it is broken"] * 7, "a title"),
         lambda: strip_plot(TIMES, "episodes", "a title", marks={"the paper's": 100, "our own": 110, "a bound": 112}),
         lambda: strip_plot({"a name so long that it has to be broken": [1, 2]}, "episodes", log=True, marks={"end": 2}),
     ],
-    ids=["curves", "many", "stuck", "symlog", "two maps", "seven maps", "dots", "few dots"],
+    ids=["curves", "many", "stuck", "two maps", "seven maps", "dots", "few dots"],
 )
 def test_no_text_is_cut_off_and_no_labels_overlap(draw):
     figure = draw()

@@ -39,7 +39,6 @@ AT_ONCE = 200  # Episodes of each policy in one round of `play`.
 class TrainedRun:
     """A finished run, with the numbers that experiments need. Arrays have seeds first."""
 
-    label: str
     result: Result
     policies: ASAPPolicy  # Stacked over seeds.
     path: Path
@@ -65,16 +64,16 @@ class TrainedRun:
     def iqm(self, task: int = 0) -> float:
         return stats.iqm(self.returns(task))
 
-    def success(self, task: int = 0) -> np.ndarray:
-        return self.result.evaluation.success[:, task].mean(-1)
+    def success(self) -> np.ndarray:
+        return self.result.evaluation.success[:, 0].mean(-1)
 
     def num_near_optimal(self) -> int:
         """Seeds that are near-optimal on every task at the end."""
         return int((self.result.evaluation.returns.mean(-1) >= self.near_optimal).all(-1).sum())
 
-    def episodes_to(self, threshold: np.ndarray | float | None = None) -> list[int | None]:
-        """Per seed, completed episodes at the first evaluation that is near-optimal (or reaches the threshold)."""
-        return self.result.curve.first_near_optimal(self.near_optimal if threshold is None else np.asarray(threshold))
+    def episodes_to(self) -> list[int | None]:
+        """Per seed, completed episodes at the first evaluation that is near-optimal."""
+        return self.result.curve.first_near_optimal(self.near_optimal)
 
     def curves(self, task: int = 0) -> list[SeedCurve]:
         """Per seed, return by episodes, up to where the seed stopped."""
@@ -140,12 +139,11 @@ class Laboratory:
         path = self.out / "runs" / label
         run = Run.create_or_continue(path, to_toml(config), tasks_text(config, tasks))
         with self.progress(config, label) as progress:
-            given, watching = source_policies(config), {"phase": progress.phase}
-            states, result = train_run(run, config, tasks, self.stop, [progress.show], given=given, **watching)
+            given, phase = source_policies(config), progress.phase
+            states, result = train_run(run, config, tasks, self.stop, [progress.show], given=given, phase=phase)
         if self.stop.requested:
             raise SystemExit(self.stop.exit_code)
-        policies = jax.tree.map(np.asarray, states.outcome)
-        self.records[label] = TrainedRun(label, result, policies, path, command)
+        self.records[label] = TrainedRun(result, jax.tree.map(np.asarray, states.outcome), path, command)
         return self.records[label]
 
 

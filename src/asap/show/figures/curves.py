@@ -70,33 +70,22 @@ def compare_curves(
     groups: Mapping[str, Sequence[SeedCurve]],
     reference: Reference | None = None,
     title: str = "",
-    xlabel: str = "episodes",
     ylabel: str = "return",
-    symlog: bool = False,
 ) -> Figure:
-    """A line per method, named at its end. `symlog` is for values over orders of magnitude: one panel, logarithmic on
-    both sides of zero."""
+    """A line per method, named at its end."""
     if not groups:
         raise UserError("groups", "there is nothing to compare", cure="give the curves of at least one method")
     methods = [
         Method.of(name, curves, method_colour(i), method_line_style(i))
         for i, (name, curves) in enumerate(groups.items())
     ]
-    return _draw(methods, reference, title, xlabel, ylabel, symlog)
+    return _draw(methods, reference, title, ylabel)
 
 
-def _draw(
-    methods: list[Method],
-    reference: Reference | None,
-    title: str,
-    xlabel: str = "episodes",
-    ylabel: str = "return",
-    symlog: bool = False,
-) -> Figure:
+def _draw(methods: list[Method], reference: Reference | None, title: str, ylabel: str = "return") -> Figure:
     """Returns climb from hundreds below zero and differ visibly only near the top, so there are two panels over the same
     episodes: all of it below, the part that matters enlarged above. Where no seed got that far there is only one."""
-    every = [curve for method in methods for curve in method.curves]
-    enlarged = None if symlog or reference is None else _worth_enlarging(every, reference)
+    enlarged = None if reference is None else _worth_enlarging(methods, reference)
     # The first panel carries most labels and is high enough for them.
     least = LABEL * (len(methods) + 3 * (reference is not None))
     heights = [max(PANEL if enlarged else 1.5 * PANEL, least), *([PANEL] if enlarged else [])]
@@ -105,8 +94,6 @@ def _draw(
     panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, gridspec_kw=ratios)[:, 0]
     for axes in panels:
         _draw_methods(axes, methods)
-    if symlog:
-        panels[0].set_yscale("symlog", linthresh=_smallest_decade(every))
     whole = panels[-1]
     if reference is not None:
         margin, (low, high) = 0.04 * (reference.best - reference.misspecified), whole.get_ylim()
@@ -120,7 +107,7 @@ def _draw(
         _label(whole, [method for method in methods if method not in inside], [_at_the_start(reference)], [note])
     else:
         _label(whole, methods, [] if reference is None else [_at_the_start(reference), *_near_the_top(reference)])
-    whole.set(xlabel=xlabel, ylabel=ylabel)
+    whole.set(xlabel="episodes", ylabel=ylabel)
     whole.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     figure.align_ylabels()
     panels[0].set_title(_caption(methods), loc="left", fontsize=9, color=MUTED)
@@ -128,11 +115,12 @@ def _draw(
     return figure
 
 
-def _worth_enlarging(curves: Sequence[SeedCurve], reference: Reference) -> tuple[float, float] | None:
+def _worth_enlarging(methods: Sequence[Method], reference: Reference) -> tuple[float, float] | None:
     """As far below near-optimal as the optimum is above it, to a little over the optimum, if any seed got there."""
     reach = reference.best - reference.near_optimal
     low, high = reference.near_optimal - reach, reference.best + 0.12 * reach
-    return (low, high) if max(np.nanmax(curve.returns) for curve in curves) > low else None
+    highest = max(np.nanmax(curve.returns) for method in methods for curve in method.curves)
+    return (low, high) if highest > low else None
 
 
 def _draw_methods(axes: Axes, methods: Sequence[Method]) -> None:
@@ -172,13 +160,6 @@ def _near_the_top(reference: Reference) -> list[Label]:
         (reference.dp_optimal, "dynamic-programming\noptimum"),
     ]
     return [Label(value, f"{words}: {number(value)}", MUTED) for value, words in known if value is not None]
-
-
-def _smallest_decade(curves: Sequence[SeedCurve]) -> float:
-    """Below it, the scale is linear: the power of ten that nine of ten values exceed."""
-    sizes = np.abs(np.concatenate([np.asarray(curve.returns, float) for curve in curves]))
-    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
-    return 10.0 ** np.floor(np.log10(np.quantile(sizes, 0.1))) if len(sizes) else 1.0
 
 
 def _caption(methods: Sequence[Method]) -> str:
