@@ -183,7 +183,7 @@ ROWS = (
         "return ControlUnits.of_bounds(spec.action_low, spec.action_high).theirs(means)",
         "return means",
         "The legend and the colours of a map tell controls from -1 to 1 instead of in the environment's units.",
-        ("test_observed_map.py", "test_show_any_task.py"),
+        ("test_policy_map.py", "test_show_any_task.py"),
     ),
     (
         "words-phase-of-waves",
@@ -211,19 +211,19 @@ ROWS = (
     ),
     (
         "figures-deciding-of-many",
-        "show/figures/observed_map.py",
+        "show/figures/inputs.py",
         'np.argsort(-single, kind="stable")',
         'np.argsort(single, kind="stable")',
         "With more than 16 observations, the map is drawn over inputs that decide nothing.",
-        ("test_observed_map.py",),
+        ("test_policy_map.py",),
     ),
     (
         "figures-cells-upside-down",
-        "show/figures/observed_map.py",
+        "show/figures/cells.py",
         "ylim=(num_rows - 0.5, -0.5)",
         "ylim=(-0.5, num_rows - 0.5)",
         "Row 0 of a grid is drawn at the bottom: the map of FrozenLake is upside down.",
-        ("test_observed_map.py", "test_show_any_task.py"),
+        ("test_policy_map.py", "test_show_any_task.py"),
     ),
     (
         "pages-bar-in-a-cell",
@@ -235,7 +235,7 @@ ROWS = (
     ),
     (
         "paper-skills-in-use",
-        "paper/hyperplanes.py",
+        "paper/partitions.py",
         "return (ordered < CARRIED).sum(-1) + 1",
         "return (ordered < CARRIED).sum(-1)",
         "The result page tells one skill fewer than carries the steps: the claim holds when it should not.",

@@ -57,7 +57,6 @@ KNOWS_KINDS = {
     "asap.distill.demonstrations: HostedTask": "as above",
     "asap.paper.references: CompiledTask": _NAMED,
     "asap.paper.reuse: CompiledTask": _NAMED,
-    "asap.paper.striker_r2: CompiledTask": _NAMED,
     "asap.paper.strikers: CompiledTask": _NAMED,
     "asap.paper.task_sequence: CompiledTask": _NAMED,
 }

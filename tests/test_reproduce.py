@@ -22,8 +22,8 @@ from asap.envs import catalog
 from asap.experience.protocol import EpisodeIds, Evaluation
 from asap.paper import experiments, gradients, laboratory, transfer
 from asap.paper.claims import Claim, Finding, Picture, median_interval
-from asap.paper.hyperplanes import skills_in_use
 from asap.paper.laboratory import Laboratory
+from asap.paper.partitions import skills_in_use
 from asap.paper.prune_and_grow import usage_of
 from asap.paper.reuse import components
 from asap.policy.build import build_policy
@@ -95,7 +95,7 @@ def test_a_group_writes_its_pages_with_what_failed(tmp_path, monkeypatch, capsys
     def run(laboratory):
         figure = Figure(figsize=(2, 1))
         figure.subplots().plot([0, 1])
-        claim = Claim("a < b | c", "yes", "no: 3", (2.0, 4.0), laboratory.seeds, False, "because")
+        claim = Claim("a < b | c", "yes", "no: 3", (2.0, 4.0), False, "because")
         return Finding([claim], {"line": Picture(figure, "a line")})
 
     experiment = experiments.Experiment("one", "nowhere", "run", "A title")

@@ -15,20 +15,20 @@ from test_show_game import POLICY
 from asap.base.keys import fold, root
 from asap.compose import compose
 from asap.config.schema import Config, complete
-from asap.config.settings import override
+from asap.config.settings import NO_VALUES, override
 from asap.config.toml import read_toml
 from asap.envs.catalog import find
 from asap.envs.soccer.half_field import GOAL
-from asap.paper import offline_games, striker_r1, striker_r2, strikers
+from asap.paper import striker_r1, striker_r2, strikers
 from asap.paper.claims import interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.striker_r1 import kind_of
 from asap.paper.striker_r2 import clearance, detour
 from asap.policy.partition import Partition
 from asap.policy.skills import GibbsSkills
-from asap.show.figures.film import draw_ways
+from asap.show.figures.backgrounds import PITCH
+from asap.show.figures.film import draw_paths
 from asap.show.figures.game import Game
-from asap.show.figures.pitch import PITCH
 
 R1 = find("striker-r1")
 
@@ -64,7 +64,7 @@ def test_places_are_those_of_deterministic_play():
 def test_what_is_moved_moves_the_region():
     """A plane on the ball's x alone: 6.3 m less of x is as much further from the goal."""
     places, moved = (strikers.shooting_places(POLICY, R1, {"ball x": by}) for by in (0.0, -0.2))
-    rows = np.abs(PITCH.y).argmin()
+    rows = np.abs(PITCH.frame.y).argmin()
     assert places[rows].sum() - moved[rows].sum() == pytest.approx(0.2 * 31.5 * 4, abs=2)
 
 
@@ -79,6 +79,16 @@ def test_a_difference_counts_where_its_interval_excludes_0():
     near = many | {"x": many["nothing"] - 0.4}  # The two intervals overlap, and that of the difference excludes 0.
     assert interval(near["x"])[1] > interval(near["nothing"])[0]
     assert striker_r2._against_nothing("smaller", "flatter", "depth", near, "m", "x", -1, "it is").passed
+
+
+def test_the_hyperplane_sees_what_the_experiment_says():
+    class Asked:
+        def train(self, label, tasks, settings=NO_VALUES):
+            return compose(tasks, {}, overrides=settings)[0]
+
+    assert striker_r2.variant(Asked(), "nothing").policy.inputs == compose(["striker-r2"], {})[0].policy.inputs
+    both = striker_r2.variant(Asked(), "x and y")
+    assert both.policy.inputs == ("ball x", "ball y", "defender x", "defender y") and both.run.episodes == 20_000
 
 
 def test_conics_by_their_name():
@@ -103,7 +113,7 @@ def test_the_way_around_a_defender():
 
 
 def test_ways_are_drawn_one_panel_each():
-    figure = draw_ways([passing_game()] * 4, POLICY, R1, "four games")
+    figure = draw_paths([passing_game()] * 4, POLICY, R1, "four games")
     assert isinstance(figure, Figure)
     assert [axes.get_visible() for axes in figure.axes] == [True] * 4 + [False] * 2
     figure.draw_without_rendering()
@@ -112,8 +122,8 @@ def test_ways_are_drawn_one_panel_each():
 @pytest.fixture
 def small(monkeypatch):
     """Games and runs of seconds."""
-    monkeypatch.setattr(offline_games, "GAMES", 64)
-    monkeypatch.setattr(offline_games, "DATA_SETS", 2)
+    monkeypatch.setattr(striker_r1, "GAMES", 64)
+    monkeypatch.setattr(striker_r1, "DATA_SETS", 2)
     learn = Laboratory._trained
 
     def briefly(self, label, config, tasks, command):
@@ -124,20 +134,20 @@ def small(monkeypatch):
 
 
 def test_logged_games_are_collected_once_and_learned_from(small, tmp_path):
-    outcome = offline_games.run(Laboratory(tmp_path, seeds=2))
+    outcome = striker_r1.offline(Laboratory(tmp_path, seeds=2))
     (claim,) = outcome.claims
     assert claim.seeds == 4 and claim.ours.endswith("(median)")
     assert set(outcome.pictures) == {"offline", "offline-partitions"}
     files = sorted((tmp_path / "data").glob("*.npz"))
     assert [path.name for path in files] == ["striker-r1-1.npz", "striker-r1-2.npz"]
     before = [path.stat().st_mtime_ns for path in files]
-    again = offline_games.run(Laboratory(tmp_path, seeds=2))
+    again = striker_r1.offline(Laboratory(tmp_path, seeds=2))
     assert [path.stat().st_mtime_ns for path in files] == before and again.claims == [claim]
 
 
 def test_data_of_a_task_are_learned_from_with_its_own_settings(small, tmp_path):
     """Also where the file alone tells the task; but not with those that are for playing."""
-    offline_games.run(Laboratory(tmp_path, seeds=2))
+    striker_r1.offline(Laboratory(tmp_path, seeds=2))
     own, general = (read_toml(Config, tmp_path / "runs" / "striker-r1-offline-1" / "config.toml"), complete(Config()))
     assert own.policy.alpha_beta == 100 and own.learn.softening_floor == 0.02
     assert own.learn.lanes == complete(override(Config(), {"learn.learner": "likelihood"})).learn.lanes

@@ -19,7 +19,7 @@ from asap.policy.features import Features, Fourier, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
-from asap.show.figures import learning_curves, partition_map, skill_usage
+from asap.show.figures import learning_curves, policy_map, skill_usage
 from asap.show.figures.labels import spread
 from asap.show.figures.palette import SKILL_COLOURS, skill_colour, skill_line_style
 
@@ -45,11 +45,11 @@ EIGHT = build([[-0.5, 1, 0.02], [-0.5, 0.03, 1], [-0.02, 1, -1]])
 
 
 def texts(figure):
-    return [text.get_text() for axes in figure.axes for text in axes.findobj(Text) if text.get_text()]
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
 
 
 def legend_of(figure):
-    legend = figure.axes[0].get_legend()
+    legend = figure.legends[0]
     colours = [matplotlib.colors.to_hex(patch.get_facecolor()).upper() for patch in legend.get_patches()]
     return [text.get_text() for text in legend.get_texts()], colours
 
@@ -76,21 +76,21 @@ def rgb(colour):
     ],
 )
 def test_a_half_plane_has_the_colour_of_its_skill(beta, skill_0_at, skill_1_at):
-    figure = partition_map(build([beta], alpha_beta=100.0), TWO_ROOMS)
+    figure = policy_map(build([beta], alpha_beta=100.0), TWO_ROOMS)
     assert colour_at(figure, *skill_0_at) == pytest.approx(rgb(SKILL_COLOURS[0]), abs=1)
     assert colour_at(figure, *skill_1_at) == pytest.approx(rgb(SKILL_COLOURS[1]), abs=1)
 
 
 def test_a_soft_boundary_is_pale():
     saturation = [
-        matplotlib.colors.rgb_to_hsv(np.array(colour_at(partition_map(LEARNED, TWO_ROOMS), x, 0.8)) / 255)[1]
+        matplotlib.colors.rgb_to_hsv(np.array(colour_at(policy_map(LEARNED, TWO_ROOMS), x, 0.8)) / 255)[1]
         for x in (0.3, 0.47, 0.51)  # Plane 1 crosses y = 0.8 at x = 0.54.
     ]
     assert saturation[0] > 0.95 > saturation[1] > saturation[2]
 
 
 def test_the_wave_gives_both_outer_rooms_to_one_skill():
-    figure = partition_map(build([[1.0]], [DOWN_RIGHT, UP_RIGHT], psi=WAVE), THREE_ROOMS)
+    figure = policy_map(build([[1.0]], [DOWN_RIGHT, UP_RIGHT], psi=WAVE), THREE_ROOMS)
     outer = colour_at(figure, 0.17, 0.6)
     assert outer == colour_at(figure, 0.835, 0.6) == pytest.approx(rgb(SKILL_COLOURS[1]), abs=1)
     assert colour_at(figure, 0.5, 0.6) == pytest.approx(rgb(SKILL_COLOURS[0]), abs=1)
@@ -98,30 +98,30 @@ def test_the_wave_gives_both_outer_rooms_to_one_skill():
 
 
 def test_the_legend_says_what_each_skill_does():
-    words, colours = legend_of(partition_map(LEARNED, TWO_ROOMS, usage=[0.617, 0.383]))
+    words, colours = legend_of(policy_map(LEARNED, TWO_ROOMS, usage=[0.617, 0.383]))
     assert words == ["skill 0: right 55 %, up 45 % (used 62 %)", "skill 1: down 74 %, right 26 % (used 38 %)"]
     assert colours == [skill_colour(0), skill_colour(1)]
 
 
 def test_only_skills_with_area_or_usage_are_in_the_legend():
-    words, colours = legend_of(partition_map(EIGHT, TWO_ROOMS))
+    words, colours = legend_of(policy_map(EIGHT, TWO_ROOMS))
     assert [entry.split(":")[0] for entry in words] == [f"skill {s}" for s in (0, 2, 3, 4, 5, 7)]
     assert colours == [skill_colour(s) for s in (0, 2, 3, 4, 5, 7)]
-    words, _ = legend_of(partition_map(EIGHT, TWO_ROOMS, usage=[0.9, 0.1, 0, 0, 0, 0, 0, 0]))
+    words, _ = legend_of(policy_map(EIGHT, TWO_ROOMS, usage=[0.9, 0.1, 0, 0, 0, 0, 0, 0]))
     assert "skill 1" in [entry.split(":")[0] for entry in words] and len(words) == 7
 
 
 def test_walls_leave_the_door_open_and_the_goal_and_start_are_shown():
-    figure = partition_map(LEARNED, TWO_ROOMS, title="a title")
+    figure = policy_map(LEARNED, TWO_ROOMS, title="a title")
     np.testing.assert_allclose(figure.axes[0].lines[0].get_xydata(), [[0.5, 0.0], [0.5, 0.7]], atol=1e-6)
     assert {"goal", "start area", "plane 1", "x (m)", "y (m)", "a title"} <= set(texts(figure))
     wall = colour_at(figure, 0.5, 0.4)
     assert max(wall) < 60 < max(colour_at(figure, 0.5, 0.85))
-    assert texts(partition_map(LEARNED, TWO_ROOMS)).count("two-rooms") == 1
+    assert texts(policy_map(LEARNED, TWO_ROOMS)).count("two-rooms") == 1
 
 
 def test_arrows_are_the_actions_of_the_skill_that_rules_there():
-    (arrows,) = partition_map(LEARNED, TWO_ROOMS).axes[0].findobj(Quiver)
+    (arrows,) = policy_map(LEARNED, TWO_ROOMS).axes[0].findobj(Quiver)
     moves = {}
     for x, y, u, v in zip(arrows.X, arrows.Y, arrows.U, arrows.V):
         moves.setdefault((round(x, 3), round(y, 3)), []).append((u, v))
@@ -136,7 +136,7 @@ def test_arrows_of_linear_skills_differ_from_place_to_place():
     theta = np.zeros((2, 4, 3))
     theta[:, 2, :] = [-10.0, 20.0, 0.0]  # Right, in the right half.
     theta[:, 0, :] = [10.0, -20.0, 0.0]  # Up, in the left half.
-    (arrows,) = partition_map(build([[0.5, 0, 0]], theta=theta, phi=LINEAR), TWO_ROOMS).axes[0].findobj(Quiver)
+    (arrows,) = policy_map(build([[0.5, 0, 0]], theta=theta, phi=LINEAR), TWO_ROOMS).axes[0].findobj(Quiver)
     for x, u, v in zip(arrows.X, arrows.U, arrows.V):
         assert (u > v) == (x > 0.5)
 
@@ -165,15 +165,15 @@ SYNTHETIC = [synthetic_curve(seed) for seed in range(8)]
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda: partition_map(LEARNED, TWO_ROOMS, usage=[0.6, 0.4]),
-        lambda: partition_map(random_policy(2), TWO_ROOMS),
-        lambda: partition_map(random_policy(3), find("flipped-two-rooms")),
-        lambda: partition_map(EIGHT, TWO_ROOMS, usage=np.full(8, 1 / 8)),
-        lambda: partition_map(random_policy(2, QUADRATIC), TWO_ROOMS),
-        lambda: partition_map(build([[1.0]], psi=WAVE), THREE_ROOMS),
-        lambda: partition_map(build([[5.0, 0, 0]]), TWO_ROOMS),
-        lambda: partition_map(soccer(1), find("striker-r1"), usage=[0.6, 0.4]),
-        lambda: partition_map(soccer(3), find("striker-r3"), usage=np.full(8, 1 / 8)),
+        lambda: policy_map(LEARNED, TWO_ROOMS, usage=[0.6, 0.4]),
+        lambda: policy_map(random_policy(2), TWO_ROOMS),
+        lambda: policy_map(random_policy(3), find("flipped-two-rooms")),
+        lambda: policy_map(EIGHT, TWO_ROOMS, usage=np.full(8, 1 / 8)),
+        lambda: policy_map(random_policy(2, QUADRATIC), TWO_ROOMS),
+        lambda: policy_map(build([[1.0]], psi=WAVE), THREE_ROOMS),
+        lambda: policy_map(build([[5.0, 0, 0]]), TWO_ROOMS),
+        lambda: policy_map(soccer(1), find("striker-r1"), usage=[0.6, 0.4]),
+        lambda: policy_map(soccer(3), find("striker-r3"), usage=np.full(8, 1 / 8)),
         lambda: learning_curves(SYNTHETIC, TWO_ROOMS.reference, "a title"),
         lambda: learning_curves([SeedCurve([0, 9], [-391.0, -380.0])], TWO_ROOMS.reference, "a title"),
         lambda: learning_curves(SYNTHETIC),
@@ -199,11 +199,11 @@ def test_no_text_is_cut_off_and_no_labels_overlap(draw):
     figure = draw()
     FigureCanvasAgg(figure).draw()
     labels, others = [], [text for text in figure.texts if text.get_text()]
+    for legend in figure.legends:
+        others += [*legend.get_texts(), legend.get_title()]
     for axes in figure.axes:
-        legend = axes.get_legend()
         title = [t for t in axes.get_children() if isinstance(t, Text) and t.get_text() == axes.get_title("left")]
         labels += [*axes.texts, *title, axes.xaxis.label, axes.yaxis.label]
-        others += [] if legend is None else [*legend.get_texts(), legend.get_title()]
     # The box of the words alone: that of an annotation has its line in it, too.
     boxes = {text: Text.get_window_extent(text) for text in labels + others if text.get_text()}
     for text, box in boxes.items():
@@ -288,9 +288,9 @@ def test_usage_of_one_seed_and_of_seeds_with_their_own_counts():
 
 def test_wrong_inputs_are_refused_with_a_cure():
     with pytest.raises(UserError, match="usage"):
-        partition_map(LEARNED, TWO_ROOMS, usage=[1.0])
+        policy_map(LEARNED, TWO_ROOMS, usage=[1.0])
     with pytest.raises(UserError, match="several seeds"):
-        partition_map(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), LEARNED), TWO_ROOMS)
+        policy_map(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), LEARNED), TWO_ROOMS)
     with pytest.raises(UserError, match="no curve"):
         learning_curves([], TWO_ROOMS.reference)
     with pytest.raises(UserError, match="usage"):

@@ -24,7 +24,7 @@ from asap.policy.host import Player
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GaussianSkills, GibbsSkills
-from asap.show.figures import partition_gallery, partition_map, policy_map
+from asap.show.figures import partition_gallery, policy_map
 from asap.show.figures.palette import SKILL_COLOURS, blend
 from asap.show.words.explain import explain
 from asap.show.words.explain_rules import rules_reading
@@ -83,7 +83,7 @@ def visited(count=2, number=300):
 
 
 def legend_of(figure):
-    legend = figure.legends[0] if figure.legends else figure.axes[0].get_legend()
+    legend = figure.legends[0]
     return [legend.get_title().get_text(), *(text.get_text() for text in legend.get_texts())]
 
 
@@ -164,7 +164,7 @@ def test_rules_have_the_numbers_of_the_task_in_place_of_its_descriptor(basis, jo
 def test_a_map_is_drawn_on_the_background_of_the_place():
     beta, theta = [[-1.0, 1.0, 1.0]], np.zeros((2, 4, 1))
     figure = policy_map(build(beta, theta), find("two-rooms"), None, [0.6, 0.4], "a title")
-    assert figure.axes[0].findobj(Quiver) and figure.axes[0].get_title("left") == "a title"
+    assert figure.axes[0].findobj(Quiver) and figure.get_suptitle() == "a title"
     pitch = policy_map(build([[0.0, 0.0, 1.0]], np.zeros((2, 3, 1))), find("striker-r1"), None)
     assert "goal" in [text.get_text() for text in pitch.axes[0].texts] and not pitch.axes[0].findobj(Quiver)
 
@@ -177,8 +177,6 @@ def test_a_map_without_a_background_shows_what_was_visited(place):
     assert (figure.axes[0].get_xlabel(), figure.get_suptitle()) == ("position", "plain")
     with pytest.raises(UserError, match="observations: .*give states that were visited"):
         policy_map(CUT, task, states[:0])
-    with pytest.raises(UserError, match="task: its place has no background .*plain.*policy_map"):
-        partition_map(CUT, task)
 
 
 def test_a_map_of_what_was_not_played_says_so():
@@ -293,13 +291,13 @@ def test_the_rounded_policy_without_planes_can_be_played(policy):
     ("policy", "task", "states", "legend"),
     [
         (UP_RIGHT, find("two-rooms"), None, "one skill everywhere; arrows: its actions"),
-        (DRIBBLE, find("striker-r1"), None, "one skill, wherever the ball is"),
+        (DRIBBLE, find("striker-r1"), None, "one skill everywhere; x, y: place of the ball"),
         (PUSH_RIGHT, Plain(), visited(), "one skill everywhere; dots: visited states"),
         (
             BY_CELL,
             Plain(spec=GRID),
             np.eye(6, dtype=np.float32)[:5],
-            "one skill everywhere, with its likeliest action; grey where never visited",
+            "one skill everywhere, with its most probable action; grey where never visited",
         ),
     ],
     ids=["rooms", "pitch", "visited", "cells"],

@@ -13,10 +13,10 @@ from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.skills import GibbsSkills
-from asap.show.figures import partition_gallery, partition_map
+from asap.show.figures import partition_gallery, policy_map
+from asap.show.figures.backgrounds import PITCH
 from asap.show.figures.palette import SKILL_COLOURS
-from asap.show.figures.partition_map import pixel_regions
-from asap.show.figures.pitch import PITCH
+from asap.show.figures.policy_map import pixel_regions
 
 R1, R3 = find("striker-r1"), find("striker-r3")
 DRIBBLE, SHOOT = (0.02, 0.97, 0.01), (0.01, 0.01, 0.98)
@@ -34,7 +34,7 @@ BELOW = build((0, 0, 1), DRIBBLE, SHOOT)  # Skill 1 where y > 0.
 
 @pytest.fixture(scope="module")
 def disc():
-    return partition_map(DISC, R1, usage=[0.8, 0.2])
+    return policy_map(DISC, R1, usage=[0.8, 0.2])
 
 
 def pixels_of(figure):
@@ -59,7 +59,7 @@ def words_at(figure):
 
 
 def test_large_y_is_the_lower_half_of_the_picture():
-    figure = partition_map(BELOW, R1)
+    figure = policy_map(BELOW, R1)
     pixels = pixels_of(figure)
     height, width, _ = pixels.shape
     assert pixels[height // 5, width // 3].tolist() == ruled_by(0) and pixels[
@@ -79,7 +79,7 @@ def test_the_regions_are_named_by_what_is_done_there(disc):
     words = words_at(disc)
     assert np.hypot(*np.subtract(words["Shoot"], (52.5, 0))) < 12 < np.hypot(*np.subtract(words["Dribble"], (52.5, 0)))
     assert {"plane 1", "goal", "ball starts"} <= set(words)
-    legend = disc.axes[0].get_legend()
+    legend = disc.legends[0]
     assert [text.get_text() for text in legend.get_texts()] == [
         "skill 0: Dribble 97 % (used 80 %)",
         "skill 1: Shoot 98 % (used 20 %)",
@@ -88,7 +88,7 @@ def test_the_regions_are_named_by_what_is_done_there(disc):
 
 
 def test_a_mixed_skill_is_named_by_all_it_often_does():
-    words = words_at(partition_map(build((0, 0, 1), (0.26, 0.6, 0.14), SHOOT), R1))
+    words = words_at(policy_map(build((0, 0, 1), (0.26, 0.6, 0.14), SHOOT), R1))
     assert "Dribble or\nMove" in words and words["Dribble or\nMove"][1] < 0 < words["Shoot"][1]
 
 
@@ -96,7 +96,7 @@ def test_the_others_stand_where_their_rules_send_them():
     """Of a ball at (30, 10): the striker behind it, the goalkeeper on the line to behind the goal, the defenders at
     home."""
     regions = pixel_regions(DISC, R3)
-    pixel = np.abs(PITCH.y - 10).argmin() * PITCH.columns + np.abs(PITCH.x - 30).argmin()
+    pixel = np.abs(PITCH.frame.y - 10).argmin() * PITCH.frame.columns + np.abs(PITCH.frame.x - 30).argmin()
     places = in_metres(Vector(*regions.observations[pixel].reshape(-1, 2).T))
     striker, ball, goalkeeper, *defenders, goal = np.stack(places, -1)
     np.testing.assert_allclose(ball, [30, 10], atol=0.2)
@@ -111,7 +111,7 @@ def test_the_others_stand_where_their_rules_send_them():
 
 def test_a_policy_may_look_at_someone_else_than_the_ball():
     by_goalkeeper = build((0, 0, 1), DRIBBLE, SHOOT, inputs=(4, 5))
-    figure = partition_map(by_goalkeeper, R1)
+    figure = policy_map(by_goalkeeper, R1)
     assert colour_at(figure, 25, -25) == ruled_by(0) and colour_at(figure, 25, 25) == ruled_by(1)
 
 

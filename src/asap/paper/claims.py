@@ -1,20 +1,20 @@
 """What an experiment comes to: claims with their numbers, and pictures."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from asap.base import stats
 from asap.base.files import saving
+from asap.paper.laboratory import TrainedRun
+from asap.show.figures.curves import compare_curves
+from asap.show.figures.policy_map import partition_gallery
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+OF_SEEDS = "Thin: seeds. Thick: interquartile mean with its 95 % interval."
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Claim:
     paper: str
     ours: str
     ci: tuple[float, float] | None  # 95 % interval of the number that `ours` begins with, where it is one.
-    seeds: int
     passed: bool
     note: str = ""  # Our best explanation, above all where it did not pass.
+    seeds: int | None = None  # None: those of the experiment.
 
     def as_dict(self) -> dict:
         ci = None if self.ci is None else [round(limit, 4) for limit in self.ci]
@@ -65,20 +65,32 @@ class Finding:
     pictures: dict[str, Picture | Film] = field(default_factory=dict)
 
 
+def curves_of(records: Mapping[str, TrainedRun], title: str) -> Picture:
+    """Return while learning, of runs on one task."""
+    reference = next(iter(records.values())).tasks[0].reference
+    return Picture(compare_curves({name: run.curves() for name, run in records.items()}, reference, title), OF_SEEDS)
+
+
+def maps_of(panels: Sequence[tuple[TrainedRun, int, str]], title: str, caption: str, columns: int = 5) -> Picture:
+    """What seeds of runs learned on their first tasks, each under a title."""
+    policies, tasks = [run.policy(s) for run, s, _ in panels], [run.tasks[0] for run, _, _ in panels]
+    return Picture(partition_gallery(policies, tasks, [words for _, _, words in panels], title, columns), caption)
+
+
+def maps_of_seeds(record: TrainedRun, titles: Sequence[str], title: str, caption: str) -> Picture:
+    """What every seed of a run learned."""
+    first = record.config.run.seed
+    panels = [(record, s, f"seed {first + s}: {words}") for s, words in enumerate(titles)]
+    return maps_of(panels, title, caption)
+
+
 def interval(values: ArrayLike) -> tuple[float, float]:
     """95 % bootstrap interval of the IQM over seeds."""
-    low, high = stats.bootstrap_interval(np.asarray(values, float))
-    return float(low), float(high)
-
-
-def difference(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
-    """95 % bootstrap interval of the difference of the IQMs over seeds: it tells whether one is larger."""
-    return stats.difference_interval(ours, theirs)
+    return stats.bootstrap_interval(np.asarray(values, float))
 
 
 def median_interval(values: list[float | None]) -> tuple[float, float] | None:
     """95 % bootstrap interval of the median over seeds; None where a seed failed: its number is unknown."""
-    if any(value is None for value in values):
+    if None in values:
         return None
-    low, high = stats.bootstrap_interval(np.asarray(values, float), statistic=np.median)
-    return float(low), float(high)
+    return stats.bootstrap_interval(np.asarray(values, float), statistic=np.median)

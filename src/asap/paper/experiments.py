@@ -3,7 +3,7 @@
 import functools
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from asap.base.errors import UserError
@@ -27,7 +27,8 @@ class Experiment:
 
     def run(self, laboratory: "Laboratory") -> "Finding":
         function = self.load()
-        return function(laboratory) if self.task is None else function(laboratory, self.name, self.task)
+        found = function(laboratory) if self.task is None else function(laboratory, self.name, self.task)
+        return replace(found, claims=[replace(claim, seeds=claim.seeds or laboratory.seeds) for claim in found.claims])
 
 
 ROOMS = (
@@ -41,7 +42,7 @@ ROOMS = (
     Experiment("fig2c", "transfer", "warm_start", "From Two Rooms to Flipped Two Rooms: transfer"),
     Experiment("fig1i", "transfer", "before_and_after", "Partitions before and after transfer"),
     Experiment("fig2d", "transfer", "flipped", "The hyperplane flipped, without learning"),
-    Experiment("fig2e", "hyperplanes", "run", "One, two and three hyperplanes"),
+    Experiment("fig2e", "partitions", "hyperplanes", "One, two and three hyperplanes"),
     Experiment("convergence", "gradients", "vanishing", "The gradient vanishes, and the run stops by itself"),
     Experiment("joint-multitask", "reuse", "joint_multitask", "One policy for both rooms"),
     Experiment("unforced-reuse", "reuse", "unforced", "A skill reused where no feature forces it"),
@@ -50,32 +51,22 @@ ROOMS = (
     Experiment("prune-and-grow", "prune_and_grow", "run", "From four hyperplanes to the smallest policy"),
 )
 _STRIKER = functools.partial(Experiment, seeds=10)
+_GOAL_RATIOS = "R1, R2, R3: goals per episode of the start, of ASAP and of a controller"
 SOCCER = (
     _STRIKER("fig2f", "striker_r1", "partition", "R1: the learned partition on the pitch"),
     _STRIKER("fig2g", "striker_r1", "optima", "R1: different optima, and a linear hyperplane"),
     _STRIKER("fig2j", "striker_r1", "returns", "R1: return while learning"),
     _STRIKER("fig2h", "striker_r2", "partitions", "R2: the partition with and without the defender's place"),
     _STRIKER("fig2i", "striker_r2", "detours", "R2: the way around the defender"),
-    _STRIKER(
-        "goal-ratios",
-        "strikers",
-        "goal_ratios",
-        "R1, R2, R3: goals per episode of the start, of ASAP and of a controller",
-    ),
-    _STRIKER("offline", "offline_games", "run", "R1 learned from five sets of logged games"),
+    _STRIKER("goal-ratios", "strikers", "goal_ratios", _GOAL_RATIOS),
+    _STRIKER("offline", "striker_r1", "offline", "R1 learned from five sets of logged games"),
 )
 GROUPS = {"rooms": ROOMS, "soccer": SOCCER, "all": ROOMS + SOCCER}
 
 
-def names() -> list[str]:
-    return [*GROUPS, *(experiment.name for experiment in GROUPS["all"])]
-
-
 def find(name: str) -> tuple[Experiment, ...]:
     """The experiments behind a name: one, or a group of them."""
-    if name in GROUPS:
-        return GROUPS[name]
-    for experiment in GROUPS["all"]:
-        if experiment.name == name:
-            return (experiment,)
-    raise UserError("name", "no such result", repr(name), f"choose from {', '.join(names())}")
+    known = GROUPS | {experiment.name: (experiment,) for experiment in GROUPS["all"]}
+    if name not in known:
+        raise UserError("name", "no such result", repr(name), f"choose from {', '.join(known)}")
+    return known[name]

@@ -1,13 +1,16 @@
 """The gradient on Two Rooms: it vanishes, and its two estimators compared under each of the four updates."""
 
+import itertools
+
 import numpy as np
 
 from asap.base.stats import SeedCurve, median_with_failures
 from asap.config.schema import GRADIENTS, LEARNERS, PRESETS
-from asap.paper.claims import Claim, Finding, Picture, interval, median_interval
+from asap.paper.claims import OF_SEEDS, Claim, Finding, Picture, interval, median_interval
 from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.runs.directory import Run
-from asap.show.figures.comparison import compare_curves, seed_dots
+from asap.show.figures.curves import compare_curves
+from asap.show.figures.strip_plot import strip_plot
 
 # From the approximately optimal partition: from the misspecified one the gradient is small on the plateau at the start,
 # too.
@@ -44,7 +47,6 @@ def vanishing(laboratory: Laboratory) -> Finding:
             paper="theorem: converges (errata E19: to a stationary point)",
             ours=f"norm at the end is {np.median(ratio):.3f} of its largest value at the beginning (median)",
             ci=interval(ratio),
-            seeds=laboratory.seeds,
             passed=bool(np.median(ratio) <= 0.1),
             note="norm of the mean gradient over 40 updates of 16,384 steps each, without the bias by noise. The inner product of the means of even and odd updates estimates its square",
         ),
@@ -53,59 +55,46 @@ def vanishing(laboratory: Laboratory) -> Finding:
             paper="until converged (Algorithm 1)",
             ours=f"{stopped.sum()} of {laboratory.seeds} seeds, {near} of them near-optimal; after {np.median([c.episodes[-1] for c in norms]):,.0f} episodes (median)",
             ci=None,
-            seeds=laboratory.seeds,
             passed=bool(stopped.all()),
         ),
     ]
-    drawn = compare_curves(
-        {"norm": norms}, None, "two-rooms, Robbins-Monro: norm of the gradient estimate", ylabel="norm of the gradient"
-    )
-    return Finding(
-        claims, {"convergence": Picture(drawn, "Thin: seeds. Thick: interquartile mean with its 95 % interval.")}
-    )
+    title, label = "two-rooms, Robbins-Monro: norm of the gradient estimate", "norm of the gradient"
+    drawn = compare_curves({"norm": norms}, None, title, ylabel=label)
+    return Finding(claims, {"convergence": Picture(drawn, OF_SEEDS)})
 
 
 def gradient_norms(record: TrainedRun) -> list[SeedCurve]:
     """Per seed, the norm of the gradient estimate of the last update of each chunk, by episodes, until the seed
     stopped."""
     rows = {event["update"]: event for event in Run.open(record.path).events() if "gradient_theta" in event}
-    columns = {
-        name: np.asarray([rows[u][name] for u in sorted(rows)], float)
+    episodes, active, theta, beta = (
+        np.asarray([rows[u][name] for u in sorted(rows)], float)
         for name in ("episodes", "active", "gradient_theta", "gradient_beta")
-    }
-    norms = np.hypot(columns["gradient_theta"], columns["gradient_beta"])
-    actives = (columns["active"] > 0).T
-    return [SeedCurve(columns["episodes"][active, s], norms[active, s]) for s, active in enumerate(actives)]
+    )
+    norms = np.hypot(theta, beta)
+    return [SeedCurve(episodes[goes_on, s], norms[goes_on, s]) for s, goes_on in enumerate((active > 0).T)]
 
 
 def estimators(laboratory: Laboratory) -> Finding:
     """Sampled against marginal, and the four updates against each other, in episodes and in seconds."""
-    records = {
-        (learner, gradient): trained(laboratory, learner, gradient) for learner in LEARNERS for gradient in GRADIENTS
-    }
-    claims = [
-        compared(laboratory, learner, *(records[learner, gradient] for gradient in GRADIENTS)) for learner in LEARNERS
-    ]
-    printed = {gradient: trained(laboratory, AS_PRINTED, gradient) for gradient in GRADIENTS}
-    claims.append(
-        algorithm_1(laboratory, printed, {gradient: records["reinforce", gradient] for gradient in GRADIENTS})
-    )
-    records |= {(AS_PRINTED, gradient): record for gradient, record in printed.items()}
+    learners = (*LEARNERS, AS_PRINTED)
+    records = {each: trained(laboratory, *each) for each in itertools.product(learners, GRADIENTS)}
+    of = {learner: {gradient: records[learner, gradient] for gradient in GRADIENTS} for learner in learners}
+    claims = [compared(laboratory, learner, **of[learner]) for learner in LEARNERS]
+    claims.append(algorithm_1(laboratory, of[AS_PRINTED], of["reinforce"]))
     episodes = {f"{learner}\n{gradient}": record.episodes_to() for (learner, gradient), record in records.items()}
     seconds = {name: [_seconds(e, r) for e in episodes[name]] for name, r in zip(episodes, records.values())}
-    return Finding(
-        claims,
-        {
-            "estimators-episodes": Picture(
-                seed_dots(episodes, "episodes to near-optimal", "two-rooms: episodes", log=True),
-                "One dot per seed. Every learner has its own default settings; the budget is 3,000 episodes, 35,000 without a critic.",
-            ),
-            "estimators-seconds": Picture(
-                seed_dots(seconds, "seconds to near-optimal", "two-rooms: time of one seed among all", log=True),
-                "Training and evaluation time of the whole batch of seeds, divided by the seeds, without compilation.",
-            ),
-        },
-    )
+    pictures = {
+        "estimators-episodes": Picture(
+            strip_plot(episodes, "episodes to near-optimal", "two-rooms: episodes", log=True),
+            "One dot per seed. Every learner has its own default settings; the budget is 3,000 episodes, 35,000 without a critic.",
+        ),
+        "estimators-seconds": Picture(
+            strip_plot(seconds, "seconds to near-optimal", "two-rooms: time of one seed among all", log=True),
+            "Training and evaluation time of the whole batch of seeds, divided by the seeds, without compilation.",
+        ),
+    }
+    return Finding(claims, pictures)
 
 
 def trained(laboratory: Laboratory, learner: str, gradient: str) -> TrainedRun:
@@ -128,7 +117,6 @@ def algorithm_1(laboratory: Laboratory, printed: dict[str, TrainedRun], ours: di
         paper="Algorithm 1: the whole return times every score, nothing subtracted",
         ours=f"{counted(ours)} of {laboratory.seeds} seeds are near-optimal at the end; as printed {counted(printed)}",
         ci=None,
-        seeds=laboratory.seeds,
         passed=all(record.num_near_optimal() >= max(0.8 * laboratory.seeds, most) for record in ours.values()),
         note="a step of the printed estimator counts rewards that came before it, and what all episodes have in common. "
         "In that noise the plane loses a side for good before the skills differ. `reinforce` counts the discounted reward "
@@ -146,7 +134,6 @@ def compared(laboratory: Laboratory, learner: str, sampled: TrainedRun, marginal
         paper="both are unbiased (sampled in the algorithm, marginal in the proof)",
         ours=f"{_number(ours)} against {_number(theirs)} episodes (median)",
         ci=median_interval(marginal.episodes_to()),
-        seeds=laboratory.seeds,
         passed=ours is not None and (theirs is None or ours <= theirs),
         note=f"near-optimal at some time: {reached[1]} marginal, {reached[0]} sampled, of {laboratory.seeds} seeds",
     )

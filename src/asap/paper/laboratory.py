@@ -1,10 +1,12 @@
 """Where experiments train: every run is kept in a folder, shared between experiments, and gone on with after a stop."""
 
+import contextlib
 import functools
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -27,7 +29,7 @@ from asap.model.result import Result
 from asap.model.training import train_run
 from asap.policy.policy import ASAPPolicy
 from asap.runs.directory import Run
-from asap.runs.events import Report
+from asap.runs.loggers import no_phase
 from asap.runs.signals import StopRequest
 
 AT_ONCE = 200  # Episodes of each policy in one round of `play`.
@@ -35,9 +37,8 @@ AT_ONCE = 200  # Episodes of each policy in one round of `play`.
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A finished run, with the reading that experiments need. Arrays have seeds first."""
+    """A finished run, with the numbers that experiments need. Arrays have seeds first."""
 
-    label: str
     result: Result
     policies: ASAPPolicy  # Stacked over seeds.
     path: Path
@@ -63,16 +64,16 @@ class TrainedRun:
     def iqm(self, task: int = 0) -> float:
         return stats.iqm(self.returns(task))
 
-    def success(self, task: int = 0) -> np.ndarray:
-        return self.result.evaluation.success[:, task].mean(-1)
+    def success(self) -> np.ndarray:
+        return self.result.evaluation.success[:, 0].mean(-1)
 
     def num_near_optimal(self) -> int:
         """Seeds that are near-optimal on every task at the end."""
         return int((self.result.evaluation.returns.mean(-1) >= self.near_optimal).all(-1).sum())
 
-    def episodes_to(self, threshold: np.ndarray | float | None = None) -> list[int | None]:
-        """Per seed, completed episodes at the first evaluation that is near-optimal (or reaches the threshold)."""
-        return self.result.curve.first_near_optimal(self.near_optimal if threshold is None else np.asarray(threshold))
+    def episodes_to(self) -> list[int | None]:
+        """Per seed, completed episodes at the first evaluation that is near-optimal."""
+        return self.result.curve.first_near_optimal(self.near_optimal)
 
     def curves(self, task: int = 0) -> list[SeedCurve]:
         """Per seed, return by episodes, up to where the seed stopped."""
@@ -94,25 +95,13 @@ class TrainedRun:
         """Wall time of training all seeds, evaluations included, compilation not."""
         return float(self.result.curve.seconds.sum())
 
-    def seconds_per_step(self) -> float:
-        return self.seconds() / self.result.env_steps
-
     def typical_seed(self) -> int:
         """The seed whose final return is the median: what one picture shows for all."""
         return median_index(self.returns())
 
 
-class Silence:
-    """Progress that nobody watches."""
-
-    def __enter__(self) -> "Silence":
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def show(self, report: Report) -> None: ...
-
-    def phase(self, words: str) -> None: ...
+def _unwatched(config: Config, label: str) -> Any:
+    return contextlib.nullcontext(SimpleNamespace(show=no_phase, phase=no_phase))
 
 
 @dataclass
@@ -123,7 +112,7 @@ class Laboratory:
     seeds: int = 20
     seed: int = 0
     stop: StopRequest = field(default_factory=StopRequest)
-    progress: Callable[[Config, str], Any] = lambda config, label: Silence()
+    progress: Callable[[Config, str], Any] = _unwatched
     records: dict[str, TrainedRun] = field(default_factory=dict)
 
     def train(self, label: str, tasks: list[str], settings: Values = NO_VALUES) -> TrainedRun:
@@ -150,14 +139,11 @@ class Laboratory:
         path = self.out / "runs" / label
         run = Run.create_or_continue(path, to_toml(config), tasks_text(config, tasks))
         with self.progress(config, label) as progress:
-            given = source_policies(config)
-            states, result = train_run(
-                run, config, tasks, self.stop, [progress.show], given=given, phase=progress.phase
-            )
+            given, phase = source_policies(config), progress.phase
+            states, result = train_run(run, config, tasks, self.stop, [progress.show], given=given, phase=phase)
         if self.stop.requested:
             raise SystemExit(self.stop.exit_code)
-        policies = jax.tree.map(np.asarray, states.outcome)
-        self.records[label] = TrainedRun(label, result, policies, path, command)
+        self.records[label] = TrainedRun(result, jax.tree.map(np.asarray, states.outcome), path, command)
         return self.records[label]
 
 

@@ -50,11 +50,11 @@ LEARNED = 0.95  # Share of the way from the misspecified start to the best retur
 
 
 class Measures(NamedTuple):
-    """Axes (learners, seeds, positions). Ways are 0 at the misspecified start and 1 at the best return known."""
+    """Axes (learners, seeds, positions). Returns are 0 at the misspecified start and 1 at the best return known."""
 
     episodes: Float[np.ndarray, "L S P"]  # Until learned; infinite where it was not.
     steps: Float[np.ndarray, "L S P"]
-    learned: Float[np.ndarray, "L S P"]  # Way, right after the task.
+    learned: Float[np.ndarray, "L S P"]  # Return right after the task.
     kept: Float[np.ndarray, "L S P"]  # After the last task, by the policy as it is then.
     kept_by_planes: Float[np.ndarray, "L S P"]  # By its skills under the hyperplanes that the task had.
     one_sided: Bool[np.ndarray, "S"]  # No frozen skill moves up, or none down, in at least half of its steps.
@@ -88,15 +88,15 @@ def measure(trainer: TaskTrainer, sequences: list[LearnedSequence]) -> Measures:
     best = np.max([per_task(returns, order, iqm) for returns in after], 0)
     reached = [one.returns >= (start + LEARNED * (best - start))[..., None] for one in sequences]
 
-    def way(returns: np.ndarray) -> np.ndarray:
+    def normalised(returns: np.ndarray) -> np.ndarray:
         return (returns - start) / (best - start)
 
     return Measures(
         np.stack([until(at, one.episodes) for at, one in zip(reached, sequences)]),
         np.stack([until(at, one.steps) for at, one in zip(reached, sequences)]),
-        way(after),
-        way(np.stack([final_returns(trainer, one, one.policies[-1:] * len(one.policies)) for one in sequences])),
-        way(np.stack([final_returns(trainer, one, with_own_planes(one.policies)) for one in sequences])),
+        normalised(after),
+        normalised(np.stack([final_returns(trainer, one, one.policies[-1:] * len(one.policies)) for one in sequences])),
+        normalised(np.stack([final_returns(trainer, one, with_own_planes(one.policies)) for one in sequences])),
         is_one_sided(sequences[FROZEN].policies[-1]),
     )
 
@@ -154,7 +154,7 @@ def cheaper(measures: Measures, which: int, since: int, holds: bool, claim: str,
         f"in steps {np.median(measures.steps[which][:, since:]) / np.median(measures.steps[SCRATCH][:, since:]):.2f} times; "
         f"not learned: {np.isinf(ours).sum()} against {np.isinf(scratch).sum()} of {ours.size}"
     )
-    return Claim(claim, PAPER, text, ci if np.isfinite(ci).all() else None, len(ours), ratio < 1 and holds, note)
+    return Claim(claim, PAPER, text, ci if np.isfinite(ci).all() else None, ratio < 1 and holds, note)
 
 
 def forgetting(learned: np.ndarray, kept: np.ndarray, claim: str, note: str = "") -> Claim:
@@ -163,7 +163,7 @@ def forgetting(learned: np.ndarray, kept: np.ndarray, claim: str, note: str = ""
     lost = 100 * (learned - kept)[:, :, :-1].mean(-1)
     frozen, soft, hard = (iqm(lost[learner]) for learner in (FROZEN, SOFT, HARD))
     text = f"{frozen:.1f} % of the way lost; {soft:.1f} % without freezing, {hard:.1f} % without softening too"
-    return Claim(claim, PAPER, text, interval(lost[FROZEN]), lost.shape[1], frozen < soft, note)
+    return Claim(claim, PAPER, text, interval(lost[FROZEN]), frozen < soft, note)
 
 
 COLOURS = tuple(method_colour(learner) for learner in range(len(LEARNERS)))
@@ -198,9 +198,8 @@ def draw_cost(axes: Axes, episodes: Float[np.ndarray, "L S P"]) -> None:
         for position, failures in enumerate(np.isinf(values).sum(0), 1):
             where = {"transform": axes.get_xaxis_transform(), "ha": "center", "fontsize": 8}
             axes.text(position, 1.14 - 0.04 * learner, str(failures), color=COLOURS[learner], **where)
-    axes.text(
-        0, 1.19, "numbers: seeds that did not learn the task; dots: the others", transform=axes.transAxes, **SMALL
-    )
+    words = "numbers: seeds that did not learn the task; dots: the others"
+    axes.text(0, 1.19, words, transform=axes.transAxes, **SMALL)
 
 
 def draw_memory(axes: Axes, measures: Measures) -> None:

@@ -2,6 +2,7 @@
 nothing."""
 
 import itertools
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.laboratory import Laboratory, TrainedRun, play
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills, unshared
+from asap.show.figures.policy_map import partition_gallery
 
 MOST_PLANES = 4
 ALLOWED = 0.01  # Loss of return, as a share of the way from the misspecified start to the approximately optimal.
@@ -29,33 +31,35 @@ def run(laboratory: Laboratory) -> Finding:
     record = laboratory.train("two-rooms-k4", ["two-rooms"], {"policy.hyperplanes": MOST_PLANES})
     seeds = range(laboratory.seed, laboratory.seed + laboratory.seeds)
     reference = record.tasks[0].reference
-    way = reference.approx_optimal - reference.misspecified
+    gap = reference.approx_optimal - reference.misspecified
     evaluator = Evaluator(record.tasks[0], laboratory.seed)
     before = [record.policy(index) for index in range(len(seeds))]
-    after = prune(before, evaluator, evaluator.returns(before) - ALLOWED * way)
+    after = prune(before, evaluator, evaluator.returns(before) - ALLOWED * gap)
     smallest = prune(after, evaluator, np.full(len(seeds), reference.near_optimal))
-    grown = [grow(policy, random_plane(policy, seed)) for policy, seed in zip(after, seeds)]
+    size_of_plane = before[0].partition.beta.shape[-1]
+    planes = [host_generator(seed, _PLANE).standard_normal(size_of_plane, np.float32) for seed in seeds]
+    grown = [grow(policy, plane) for policy, plane in zip(after, planes)]
     stages = [(policies, evaluator.returns(policies, CONFIRMING)) for policies in (before, after, smallest)]
     returns = [of_stage for _, of_stage in stages]
-    claims = [*sizes(after, smallest, returns, reference), loss(*returns[:2], way), unchanged(after, grown)]
+    claims = [*sizes(after, smallest, returns, reference), loss(*returns[:2], gap), unchanged(after, grown)]
     return Finding(claims, {"prune-and-grow": gallery(record, stages, seeds)})
 
 
-class Evaluator:
+class Evaluator(NamedTuple):
     """Plays a policy per seed, with up to four planes, all in one program: missing planes are grown, which changes
     nothing."""
 
-    def __init__(self, task: Task, seed: int):
-        self.task, self.seed = task, seed
+    task: Task
+    seed: int
 
-    def __call__(self, policies: list[ASAPPolicy], episodes: range = PRUNING) -> Evaluation:
+    def play(self, policies: list[ASAPPolicy], episodes: range = PRUNING) -> Evaluation:
         """Arrays have seeds first."""
         stacked = stack([with_planes(unshared(policy), MOST_PLANES) for policy in policies])
         return play(stacked, self.task, len(episodes), self.seed, episodes.start)
 
     def returns(self, policies: list[ASAPPolicy], episodes: range = PRUNING) -> Float[np.ndarray, "seeds"]:
         """Mean return of each policy."""
-        return self(policies, episodes).returns.mean((1, 2))
+        return self.play(policies, episodes).returns.mean((1, 2))
 
 
 def with_planes(policy: ASAPPolicy, count: int) -> ASAPPolicy:
@@ -69,7 +73,7 @@ def prune(policies: list[ASAPPolicy], evaluator: Evaluator, floor: Float[np.ndar
     for simplify in (without_a_plane, with_two_skills_merged):
         going_on = np.ones(len(policies), bool)
         while going_on.any():
-            usage = usage_of(policies, evaluator(policies))
+            usage = usage_of(policies, evaluator.play(policies))
             offers = [simplify(*each) if go else [] for *each, go in zip(policies, usage, going_on)]
             policies, going_on = accept(policies, offers, evaluator, floor)
     return policies
@@ -102,11 +106,11 @@ def usage_of(policies: list[ASAPPolicy], played: Evaluation) -> list[np.ndarray]
 @jax.jit
 def without_a_plane(policy: ASAPPolicy, usage: Float[Array, "S"]) -> list[ASAPPolicy]:
     """Every way to remove one: keep the skills of one side, of the other, or their mixtures."""
-    planes = policy.partition.num_planes
-    if planes == 1:
-        return []
-    ways = [[drop_plane(policy, k, 0), drop_plane(policy, k, 1), merge_sides(policy, k, usage)] for k in range(planes)]
-    return sum(ways, [])
+    planes = policy.partition.num_planes if policy.partition.num_planes > 1 else 0  # The last one stays.
+    smaller = [
+        (drop_plane(policy, k, 0), drop_plane(policy, k, 1), merge_sides(policy, k, usage)) for k in range(planes)
+    ]
+    return list(itertools.chain(*smaller))
 
 
 def with_two_skills_merged(policy: ASAPPolicy, usage: Float[np.ndarray, "S"]) -> list[ASAPPolicy]:
@@ -121,10 +125,6 @@ def with_two_skills_merged(policy: ASAPPolicy, usage: Float[np.ndarray, "S"]) ->
     return [merge_skills(policy, min(pairs, key=information_lost), usage)] if policy.num_skills > 1 else []
 
 
-def random_plane(policy: ASAPPolicy, seed: int) -> np.ndarray:
-    return host_generator(seed, _PLANE).standard_normal(policy.partition.beta.shape[-1], np.float32)
-
-
 def sizes(
     after: list[ASAPPolicy], smallest: list[ASAPPolicy], returns: list[np.ndarray], reference: Reference
 ) -> list[Claim]:
@@ -133,28 +133,15 @@ def sizes(
         f"the wall with learned skills has {reference.approx_optimal:.1f}. Going up, right and down are apart then"
     )
     near = f"asked when the answer for {ALLOWED:.0%} was known. At or above {reference.near_optimal:.1f} in the episodes of the pruning, {iqm(returns[2]):.1f} (IQM) in new ones"
-    within = f"within {ALLOWED:.0%} of what they reach"
-    planes = [policy.partition.num_planes for policy in after]
-    skills = [policy.num_skills for policy in after]
-    fewest = [policy.partition.num_planes for policy in smallest]
-    fewest_skills = [policy.num_skills for policy in smallest]
+    within, impact = f"within {ALLOWED:.0%} of what they reach", "more hyperplanes have no impact on the reward"
+    planes, fewest = ([policy.partition.num_planes for policy in policies] for policies in (after, smallest))
+    skills, fewest_skills = ([policy.num_skills for policy in policies] for policies in (after, smallest))
+    two = "two skills dominate"
     return [
-        size(
-            f"4 hyperplanes can be pruned to 2, {within}",
-            "more hyperplanes have no impact on the reward",
-            planes,
-            2,
-            why,
-        ),
-        size(f"16 skills can be merged to 2, {within}", "two skills dominate", skills, 2, why),
-        size(
-            "1 hyperplane is left, where near-optimal is enough",
-            "more hyperplanes have no impact on the reward",
-            fewest,
-            1,
-            near,
-        ),
-        size("2 skills are left, where near-optimal is enough", "two skills dominate", fewest_skills, 2, near),
+        size(f"4 hyperplanes can be pruned to 2, {within}", impact, planes, 2, why),
+        size(f"16 skills can be merged to 2, {within}", two, skills, 2, why),
+        size("1 hyperplane is left, where near-optimal is enough", impact, fewest, 1, near),
+        size("2 skills are left, where near-optimal is enough", two, fewest_skills, 2, near),
     ]
 
 
@@ -162,17 +149,16 @@ def size(claim: str, paper: str, counts: list[int], most: int, note: str) -> Cla
     """Holds if the median over seeds is small enough."""
     median, spread = np.median(counts), ", ".join(f"{n} in {counts.count(n)}" for n in sorted(set(counts)))
     ours = f"{median:g} in the median ({spread} seeds)"
-    return Claim(claim, paper, ours, median_interval(counts), len(counts), bool(median <= most), note)
+    return Claim(claim, paper, ours, median_interval(counts), bool(median <= most), note)
 
 
-def loss(before: np.ndarray, after: np.ndarray, way: float) -> Claim:
-    lost = 100 * (before - after) / way
+def loss(before: np.ndarray, after: np.ndarray, gap: float) -> Claim:
+    lost = 100 * (before - after) / gap
     return Claim(
         claim=f"the pruned policies lose at most {ALLOWED:.0%} in {len(CONFIRMING)} new episodes",
         paper="not in the paper",
         ours=f"{np.mean(lost):.2f} % in the mean, at worst {lost.max():.2f} %: return {before.mean():.1f} before, {after.mean():.1f} after",
-        ci=tuple(map(float, bootstrap_interval(lost, statistic=np.mean))),
-        seeds=len(lost),
+        ci=bootstrap_interval(lost, statistic=np.mean),
         passed=bool(np.mean(lost) <= 100 * ALLOWED),
         note="loss as a share of the way from the misspecified start to the approximately optimal partition",
     )
@@ -189,26 +175,23 @@ def unchanged(policies: list[ASAPPolicy], grown: list[ASAPPolicy]) -> Claim:
         paper="not in the paper",
         ours=f"{largest:.0e} is the largest difference on a grid of {x.size:,} states",
         ci=None,
-        seeds=len(grown),
         passed=largest < 1e-5,
     )
 
 
 def gallery(record: TrainedRun, stages: list[tuple[list[ASAPPolicy], np.ndarray]], seeds: range) -> Picture:
-    from asap.show.figures.gallery import partition_gallery
-
     shown = range(min(SHOWN, len(seeds)))
-    panels = [(policies[s], returns[s]) for policies, returns in stages for s in shown]
-    titles = [f"K = {p.partition.num_planes}, {p.num_skills} skills: {value:.1f}" for p, value in panels]
-    figure = partition_gallery(
-        [policy for policy, _ in panels],
-        [record.tasks[0]] * len(panels),
-        titles,
-        f"two-rooms, seeds {seeds[0]} to {seeds[len(shown) - 1]}: as learned, pruned, and pruned as far as near-optimal",
-        len(shown),
+    policies, returns = ([each[s] for each in of_stages for s in shown] for of_stages in zip(*stages))
+    titles = [
+        f"K = {policy.partition.num_planes}, {policy.num_skills} skills: {value:.1f}"
+        for policy, value in zip(policies, returns)
+    ]
+    title = (
+        f"two-rooms, seeds {seeds[0]} to {seeds[len(shown) - 1]}: as learned, pruned, and pruned as far as near-optimal"
     )
     caption = (
         f"One column per seed, over each map its return. Second row: the return falls by at most {ALLOWED:.0%}; last row: it "
         "stays near-optimal. Skills that were merged into one have one colour."
     )
-    return Picture(figure, caption)
+    tasks = [record.tasks[0]] * len(policies)
+    return Picture(partition_gallery(policies, tasks, titles, title, len(shown)), caption)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from scipy import ndimage
 
 from asap.base.keys import Key, fold, root
 from asap.base.stats import SeedCurve
@@ -11,12 +12,12 @@ from asap.envs import catalog
 from asap.envs.catalog import CompiledTask
 from asap.envs.core import CompiledTasks
 from asap.experience.rollout import play_window, start_lanes
-from asap.paper.claims import Claim, Finding, Picture, interval
+from asap.paper.claims import Claim, Finding, Picture, interval, maps_of_seeds
 from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import regions_at
-from asap.show.figures.comparison import compare_curves
-from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.curves import compare_curves
+from asap.show.figures.policy_map import partition_gallery
 
 TASKS = ["two-rooms", "flipped-two-rooms"]
 STEADY = {"learn.lanes": 32, "run.episodes": 4000}
@@ -51,7 +52,6 @@ def joint_multitask(laboratory: Laboratory) -> Finding:
             paper="tasks are learned one after the other",
             ours=f"{good.sum()} of {seeds} seeds reach 90 % of the reference on both tasks; returns {together.iqm(0):.1f} and {together.iqm(1):.1f}",
             ci=interval(together.result.evaluation.returns.mean((-1, -2))),
-            seeds=seeds,
             passed=good.sum() >= 0.9 * seeds,
             note="90 % of the way from the misspecified start to the approximately optimal partition. The interval is that of the mean return over both",
         ),
@@ -60,31 +60,20 @@ def joint_multitask(laboratory: Laboratory) -> Finding:
             paper="not in the paper",
             ours=f"{poor.sum()} of {seeds} seeds; returns {additive.iqm(0):.1f} and {additive.iqm(1):.1f}",
             ci=interval(additive.result.evaluation.returns.mean((-1, -2))),
-            seeds=seeds,
             passed=poor.sum() <= 0.1 * seeds,
             note="it can shift a boundary and not swap its sides: each seed serves one task, or neither",
         ),
     ]
     worse = {name: _worse_task(record) for name, record in {"interactions": together, "additive": additive}.items()}
     curves = compare_curves(worse, together.tasks[0].reference, "both rooms together: return on the worse task")
-    typical = together.typical_seed()
-    maps = partition_gallery(
-        [
-            record.policy(seed)
-            for record, seed in ((together, typical),) * 2 + ((additive, additive.typical_seed()),) * 2
-        ],
-        [*together.tasks] * 2,
-        [f"{kind}: {task}" for kind in ("interactions", "additive") for task in TASKS],
-        "One policy, seen in each task",
-        columns=2,
-    )
-    return Finding(
-        claims,
-        {
-            "joint-multitask": Picture(curves, "For each seed and evaluation, the task with the smaller return."),
-            "joint-multitask-partitions": Picture(maps, "Seeds whose return on Two Rooms is the median."),
-        },
-    )
+    chosen = [together.policy(together.typical_seed())] * 2 + [additive.policy(additive.typical_seed())] * 2
+    titles = [f"{kind}: {task}" for kind in worse for task in TASKS]
+    maps = partition_gallery(chosen, [*together.tasks] * 2, titles, "One policy, seen in each task", columns=2)
+    pictures = {
+        "joint-multitask": Picture(curves, "For each seed and evaluation, the task with the smaller return."),
+        "joint-multitask-partitions": Picture(maps, "Seeds whose return on Two Rooms is the median."),
+    }
+    return Finding(claims, pictures)
 
 
 def served(record: TrainedRun) -> np.ndarray:
@@ -108,31 +97,20 @@ def unforced(laboratory: Laboratory) -> Finding:
     """
     record = laboratory.train("three-rooms-dictionary", ["three-rooms"], DICTIONARY)
     seeds = laboratory.seeds
-    components = [visited_components(record.policy(s), record.tasks[0], laboratory.seed + s) for s in range(seeds)]
-    reused = np.asarray(
-        [any(sum(share >= ENOUGH_VISITS for share in skill) >= 2 for skill in each) for each in components]
-    )
+    shares = [visited_components(record.policy(s), record.tasks[0], laboratory.seed + s) for s in range(seeds)]
+    reused = np.asarray([any((np.asarray(skill) >= ENOUGH_VISITS).sum() >= 2 for skill in each) for each in shares])
     near = record.returns() >= record.near_optimal[0]
     claim = Claim(
         claim="a skill is reused in two regions that do not touch, although no feature forces it",
         paper="skill A is reused in two parts of the state space (one feature, which forces it)",
         ours=f"{(reused & near).sum()} of {seeds} seeds: near-optimal, and one skill in two regions with at least 10 % of the visits each",
         ci=interval(record.returns()),
-        seeds=seeds,
         passed=(reused & near).sum() >= 0.9 * seeds,
         note=f"{near.sum()} seeds are near-optimal, {reused.sum()} reuse a skill; regions are connected components on a grid. The interval is that of the return",
     )
-    titles = [
-        f"seed {laboratory.seed + s}: {value:.1f}{', reused' if r else ''}"
-        for s, (value, r) in enumerate(zip(record.returns(), reused))
-    ]
-    maps = partition_gallery(
-        [record.policy(s) for s in range(seeds)],
-        [record.tasks[0]] * seeds,
-        titles,
-        "three-rooms with a dictionary of features",
-    )
-    return Finding([claim], {"unforced-reuse": Picture(maps, "Every seed with its return.")})
+    titles = [f"{value:.1f}{', reused' if r else ''}" for value, r in zip(record.returns(), reused)]
+    maps = maps_of_seeds(record, titles, "three-rooms with a dictionary of features", "Every seed with its return.")
+    return Finding([claim], {"unforced-reuse": maps})
 
 
 def visited_components(policy: ASAPPolicy, task: CompiledTask, seed: int) -> list[list[float]]:
@@ -150,23 +128,9 @@ def visited_components(policy: ASAPPolicy, task: CompiledTask, seed: int) -> lis
 
 def components(cells: np.ndarray) -> list[np.ndarray]:
     """The connected parts of a mask, as masks: neighbours share an edge."""
-    left, parts = cells.copy(), []
-    while left.any():
-        part = np.zeros_like(left)
-        part[np.unravel_index(left.argmax(), left.shape)] = True
-        while True:
-            grown = part.copy()
-            grown[1:] |= part[:-1]
-            grown[:-1] |= part[1:]
-            grown[:, 1:] |= part[:, :-1]
-            grown[:, :-1] |= part[:, 1:]
-            grown &= left
-            if (grown == part).all():
-                break
-            part = grown
-        parts.append(part)
-        left &= ~part
-    return parts
+    parts = np.zeros(cells.shape, np.int32)
+    ndimage.label(cells, output=parts)
+    return [parts == part for part in range(1, parts.max() + 1)]
 
 
 @jax.jit

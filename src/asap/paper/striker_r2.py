@@ -2,22 +2,19 @@
 
 import numpy as np
 
-from asap.envs import catalog
-from asap.envs.catalog import CompiledTask
+from asap.base.stats import difference_interval
 from asap.envs.soccer.half_field import GOAL, NORMALISED_HALF_LENGTH, NORMALISED_HALF_WIDTH
-from asap.paper.claims import Claim, Film, Finding, Picture, difference, interval
+from asap.paper.claims import Claim, Film, Finding, Picture, interval, maps_of
 from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.paper.strikers import area, learned, shooting_places
-from asap.policy.policy import ASAPPolicy
-from asap.show.figures.comparison import seed_dots
-from asap.show.figures.film import draw_ways, save_game
-from asap.show.figures.gallery import partition_gallery
+from asap.show.figures.backgrounds import PITCH
+from asap.show.figures.film import draw_paths, save_game
 from asap.show.figures.game import Game, play_games
-from asap.show.figures.pitch import PITCH
+from asap.show.figures.strip_plot import strip_plot
 
 BALL = ("ball x", "ball y")
 SEEN = {"nothing": (), "x": ("defender x",), "y": ("defender y",), "x and y": ("defender x", "defender y")}
-BUDGET = "run.episodes=20000"  # Of those that see the defender; half of the task's own, to save time.
+BUDGET = 20_000  # Episodes of those that see the defender; half of the task's own, to save time.
 MOVED = 5.0  # Metres by which the defender is moved, to see what follows.
 SHOWN = 6
 ROUNDS = 4  # Of games for each seed.
@@ -26,30 +23,27 @@ ROUNDS = 4  # Of games for each seed.
 def partitions(laboratory: Laboratory) -> Finding:
     """Figure 2 h: how the partition changes with what the hyperplane sees of the defender."""
     records = {seen: variant(laboratory, seen) for seen in SEEN}
-    seeds = laboratory.seeds
     goals = {seen: record.success() for seen, record in records.items()}
-    aside = {
-        seen: sensitivities(record, "defender y", MOVED / NORMALISED_HALF_WIDTH) for seen, record in records.items()
+    aside = sensitivities(records["x and y"], "defender y", MOVED / NORMALISED_HALF_WIDTH)
+    along = sensitivities(records["x and y"], "defender x", MOVED / NORMALISED_HALF_LENGTH)
+    shots = {
+        seen: [shooting_places(record.policy(s), record.tasks[0]) for s in range(laboratory.seeds)]
+        for seen, record in records.items()
     }
-    along = {
-        seen: sensitivities(record, "defender x", MOVED / NORMALISED_HALF_LENGTH) for seen, record in records.items()
-    }
-    depths = {seen: np.asarray([depth(places) for places in shooting(record)]) for seen, record in records.items()}
-    middles = {
-        seen: np.asarray([abs(middle(places)) for places in shooting(record)]) for seen, record in records.items()
-    }
-    areas = {seen: np.asarray([area(places) for places in shooting(record)]) for seen, record in records.items()}
-    lost = difference(goals["x and y"], goals["nothing"])
+    depths, middles, areas = (
+        {seen: np.asarray([abs(measure(places)) for places in each]) for seen, each in shots.items()}
+        for measure in (depth, middle, area)
+    )
+    lost = difference_interval(goals["x and y"], goals["nothing"])
 
     claims = [
         Claim(
             claim="R2: the partition follows the defender where the hyperplane sees it",
             paper="shape changes with the features (pictures)",
-            ours=f"{np.median(aside['x and y']):.1%} of the pitch changes sides when the defender steps {MOVED:g} m aside, "
-            f"{np.median(along['x and y']):.1%} when it steps back",
-            ci=interval(aside["x and y"]),
-            seeds=seeds,
-            passed=interval(aside["x and y"])[0] > 0 and interval(along["x and y"])[0] > 0,
+            ours=f"{np.median(aside):.1%} of the pitch changes sides when the defender steps {MOVED:g} m aside, "
+            f"{np.median(along):.1%} when it steps back",
+            ci=interval(aside),
+            passed=interval(aside)[0] > 0 and interval(along)[0] > 0,
             note="the hyperplane sees x and y. Deterministic play, the defender moved from where its own rule puts it. Without the "
             "defender's place nothing changes, by construction",
         ),
@@ -88,33 +82,21 @@ def partitions(laboratory: Laboratory) -> Finding:
             paper="not said",
             ours=_medians(goals),
             ci=interval(goals["x and y"]),
-            seeds=seeds,
             passed=lost[1] >= 0,
-            note=(
-                f"medians; holds unless the 95 % interval of the difference from seeing nothing, {lost[0]:.3f} to "
-                f"{lost[1]:.3f}, lies below 0"
-            ),
+            note=f"medians; holds unless the 95 % interval of the difference from seeing nothing, {lost[0]:.3f} to "
+            f"{lost[1]:.3f}, lies below 0",
         ),
     ]
-    chosen = {seen: record.typical_seed() for seen, record in records.items()}
-    maps = partition_gallery(
-        [record.policy(chosen[seen]) for seen, record in records.items()],
-        [record.tasks[0] for record in records.values()],
-        [f"{seen}: {goals[seen][chosen[seen]]:.3f}" for seen in records],
-        "R2: what the hyperplane sees of the defender's place, with goals per episode",
+    chosen = [(seen, record, record.typical_seed()) for seen, record in records.items()]
+    title = "R2: what the hyperplane sees of the defender's place"
+    maps = maps_of(
+        [(record, s, f"{seen}: {goals[seen][s]:.3f}") for seen, record, s in chosen],
+        f"{title}, with goals per episode",
+        "For each the seed whose return is the median; the defender stands where its own rule puts it.",
         columns=4,
     )
-    rows = {f"sees {seen}": list(map(float, values)) for seen, values in goals.items()}
-    dots = seed_dots(rows, "goals per episode", "R2: what the hyperplane sees of the defender's place")
-    return Finding(
-        claims,
-        {
-            "fig2h": Picture(
-                maps, "For each the seed whose return is the median; the defender stands where its own rule puts it."
-            ),
-            "fig2h-goals": Picture(dots, "Every seed, 1,000 episodes each."),
-        },
-    )
+    strips = strip_plot({f"sees {seen}": each.tolist() for seen, each in goals.items()}, "goals per episode", title)
+    return Finding(claims, {"fig2h": maps, "fig2h-goals": Picture(strips, "Every seed, 1,000 episodes each.")})
 
 
 def _medians(values: dict[str, np.ndarray], unit: str = "") -> str:
@@ -125,7 +107,7 @@ def _against_nothing(
     claim: str, paper: str, what: str, values: dict[str, np.ndarray], unit: str, seen: str, sign: int, holds: str
 ) -> Claim:
     """That seeing something of the defender makes a number larger (sign 1) or smaller (-1) than seeing nothing."""
-    low, high = difference(values[seen], values["nothing"])
+    low, high = difference_interval(values[seen], values["nothing"])
     return Claim(
         claim=f"R2: {claim}",
         paper=f"{paper} (a picture)",
@@ -140,12 +122,8 @@ def _against_nothing(
 def variant(laboratory: Laboratory, seen: str) -> TrainedRun:
     if not SEEN[seen]:
         return learned(laboratory, "striker-r2")
-    names = ", ".join(f'"{name}"' for name in (*BALL, *SEEN[seen]))
-    return laboratory.train(f"striker-r2-{seen.replace(' ', '-')}", ["striker-r2"], f"policy.inputs=[{names}]", BUDGET)
-
-
-def shooting(record: TrainedRun) -> list[np.ndarray]:
-    return [shooting_places(record.policy(s), record.tasks[0]) for s in range(record.config.run.seeds)]
+    settings = {"policy.inputs": (*BALL, *SEEN[seen]), "run.episodes": BUDGET}
+    return laboratory.train(f"striker-r2-{seen.replace(' ', '-')}", ["striker-r2"], settings)
 
 
 def sensitivities(record: TrainedRun, name: str, amount: float) -> np.ndarray:
@@ -161,33 +139,21 @@ def sensitivities(record: TrainedRun, name: str, amount: float) -> np.ndarray:
 
 def depth(places: np.ndarray) -> float:
     """Metres on the middle line where the striker shoots."""
-    middle_row = places[np.abs(PITCH.y).argmin()]
-    return float(middle_row.sum() * (PITCH.x[1] - PITCH.x[0]))
+    middle_row = places[np.abs(PITCH.frame.y).argmin()]
+    return float(middle_row.sum() * (PITCH.frame.x[1] - PITCH.frame.x[0]))
 
 
 def middle(places: np.ndarray) -> float:
     """y of the centre of the region; 0 where there is none."""
-    return float((places * PITCH.y[:, None]).sum() / max(places.sum(), 1))
+    return float((places * PITCH.frame.y[:, None]).sum() / max(places.sum(), 1))
 
 
 def detours(laboratory: Laboratory) -> Finding:
     """Figure 2 i: the way of the ball around the defender, under a partition that sees the defender's y."""
     with_defender, without = variant(laboratory, "y"), learned(laboratory, "striker-r1")
-    r1, r2 = catalog.find("striker-r1"), catalog.find("striker-r2")
-    first = laboratory.seed
-
-    def games(policy: ASAPPolicy, task: CompiledTask, seed: int) -> list[Game]:
-        return [
-            game for k in range(ROUNDS) for game in play_games(policy, task, 1000 * k + seed) if game.status == GOAL
-        ]
-
-    seeds = range(laboratory.seeds)
-    theirs = [games(with_defender.policy(s), r2, first + s) for s in seeds]
-    alone = [games(without.policy(s), r1, first + s) for s in seeds]
-    around, straight = (
-        np.asarray([np.mean([detour(game) for game in each]) for each in some]) for some in (theirs, alone)
-    )
-    longer = difference(around, straight)
+    theirs, alone = (scoring_games(record, laboratory.seeds) for record in (with_defender, without))
+    around, straight = (np.asarray([np.mean([detour(g) for g in each]) for each in some]) for some in (theirs, alone))
+    longer = difference_interval(around, straight)
     passes = np.asarray([clearance(game) for each in theirs for game in each])
     passes = passes[np.isfinite(passes)]
     claim = Claim(
@@ -195,25 +161,30 @@ def detours(laboratory: Laboratory) -> Finding:
         paper="dribbles around the defender (a picture)",
         ours=f"ball's way {np.mean(around):.3f} times the straight line, against {np.mean(straight):.3f} on R1",
         ci=interval(around),
-        seeds=laboratory.seeds,
         passed=longer[0] > 0,
-        note=(
-            f"holds if the 95 % interval of the difference, {longer[0]:.3f} to {longer[1]:.3f}, lies above 0. Games that ended with a goal, from the first touch on: {sum(map(len, theirs))} on R2, {sum(map(len, alone))} on R1. Where the ball "
-            f"passed the defender ({len(passes)} games), it was {np.median(passes):.1f} m aside (median)"
-        ),
+        note=f"holds if the 95 % interval of the difference, {longer[0]:.3f} to {longer[1]:.3f}, lies above 0. Games that ended with a goal, from the first touch on: {sum(map(len, theirs))} on R2, {sum(map(len, alone))} on R1. Where the ball "
+        f"passed the defender ({len(passes)} games), it was {np.median(passes):.1f} m aside (median)",
     )
-    typical = with_defender.typical_seed()
-    policy, title = with_defender.policy(typical), f"striker-r2, sees the defender's y, seed {first + typical}"
-    return Finding(
-        [claim],
-        {
-            "fig2i": Picture(
-                draw_ways(theirs[typical][:SHOWN], policy, r2, title),
-                "Games with a goal. Coloured: the ball's way by skill; black: the defender's; dots: where they were when the ball passed.",
-            ),
-            "fig2i-game": Film(lambda path: save_game(path, policy, r2, first + typical, title), "One of them."),
-        },
+    typical, r2 = with_defender.typical_seed(), with_defender.tasks[0]
+    seed, policy = laboratory.seed + typical, with_defender.policy(typical)
+    title = f"striker-r2, sees the defender's y, seed {seed}"
+    drawn = Picture(
+        draw_paths(theirs[typical][:SHOWN], policy, r2, title),
+        "Games with a goal. Coloured: the ball's way by skill; black: the defender's; dots: where they were when the ball passed.",
     )
+    film = Film(lambda path: save_game(path, policy, r2, seed, title), "One of them.")
+    return Finding([claim], {"fig2i": drawn, "fig2i-game": film})
+
+
+def scoring_games(record: TrainedRun, seeds: int) -> list[list[Game]]:
+    """Of each seed, the games that ended with a goal."""
+
+    def games(s: int) -> list[Game]:
+        first = record.config.run.seed + s
+        rounds = (play_games(record.policy(s), record.tasks[0], 1000 * k + first) for k in range(ROUNDS))
+        return [game for round_ in rounds for game in round_ if game.status == GOAL]
+
+    return [games(s) for s in range(seeds)]
 
 
 def detour(game: Game) -> float:

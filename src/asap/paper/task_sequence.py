@@ -63,7 +63,8 @@ class TaskTrainer:
 
         `tries_signs` begins with the hyperplanes' best sign pattern; its trials are counted.
         """
-        states = self._begin(*(self._best_signs(starts) if tries_signs else self._as_given(starts)))
+        nothing = stack([no_totals(self.named)] * len(starts.key.hi))
+        states = self._begin(*(self._best_signs(starts) if tries_signs else (starts, nothing)))
         evaluated = [states]
         for chunk in range(1, eval_chunks[-1] + 1):
             if self.stop.requested:
@@ -88,9 +89,6 @@ class TaskTrainer:
         own = (position << 32) + seed  # Two ids in one: the upper and the lower word of the key.
         policy, critic = (draw(self.config, self.named, own) for draw in (drawn_policy, drawn_critic))
         return TaskStart(root(own), tasks, policy, critic, np.float32(self.config.learn.step_size_theta))
-
-    def _as_given(self, starts: TaskStart) -> tuple[TaskStart, EpisodeTotals]:
-        return starts, stack([no_totals(self.named)] * len(starts.key.hi))
 
     def _best_signs(self, starts: TaskStart) -> tuple[TaskStart, EpisodeTotals]:
         images, played = self._try(starts)  # Axes (learners, patterns, ...).
@@ -157,9 +155,8 @@ def learn_sequence(
     order = np.stack([host_generator(seed, _ORDER).permutation(len(tasks)) for seed in seeds])
     starts, results = [], []
     for position in range(len(tasks)):
-        fresh = stack(
-            [trainer.fresh_start(tasks[task], seed, position) for task, seed in zip(order[:, position], seeds)]
-        )
+        own = zip(order[:, position], seeds)
+        fresh = stack([trainer.fresh_start(tasks[task], seed, position) for task, seed in own])
         knows = bool(results) and learner.carries
         starts.append(_go_on(learner, fresh, results[-1].policy, position) if knows else fresh)
         results.append(trainer.learn(starts[-1], eval_chunks, tries_signs=knows))

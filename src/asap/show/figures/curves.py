@@ -1,6 +1,8 @@
-"""Learning curves: every seed, the interquartile mean with its interval, and the references they are read against."""
+"""Learning curves of one method or of several: every seed, the interquartile mean with its interval, and the references
+they are read against."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
@@ -14,117 +16,158 @@ from asap.base.numbers import listed, number
 from asap.base.spec import Reference
 from asap.base.stats import SeedCurve, bootstrap_interval, common_grid, iqm, resample
 from asap.show.figures.labels import Label, label_right
-from asap.show.figures.palette import CURVE, MUTED, skill_colour, skill_line_style
+from asap.show.figures.palette import (
+    CURVE,
+    INK,
+    MUTED,
+    blend,
+    method_colour,
+    method_line_style,
+    skill_colour,
+    skill_line_style,
+)
+
+WIDTH, PANEL, LABEL = 8.6, 2.4, 0.33  # Inches; a label may have two lines.
+LONGEST_LINE = 26  # Characters of a method's name, before it is broken.
+EVER_USED = 0.01  # Share of the steps from which on a skill has a line.
 
 
-class Summary(NamedTuple):
-    """Over seeds, at common episode counts."""
+class Method(NamedTuple):
+    """The curves of its seeds; episodes, interquartile mean and its interval at common episode counts."""
 
+    name: str  # Empty where there is only one.
+    curves: list[SeedCurve]
     episodes: np.ndarray
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    colour: str
+    line_style: str
+
+    @classmethod
+    def of(cls, name: str, curves: Sequence[SeedCurve], colour: str, line_style: str) -> "Method":
+        curves = [SeedCurve(*curve) for curve in curves]
+        episodes = common_grid(curves)
+        values = resample(curves, episodes)
+        return cls(name, curves, episodes, iqm(values), *bootstrap_interval(values), colour, line_style)
 
 
 def learning_curves(curves: Sequence[SeedCurve], reference: Reference | None = None, title: str = "") -> Figure:
-    """Return by completed episodes, from the first; those of the search for a start, before any update, are shaded.
-
-    Returns climb from hundreds below zero and are told apart only near the top, so there are two panels over the same
-    episodes: all of it below, the part that matters enlarged above. Where no seed got that far there is only one.
-    """
-    curves = [SeedCurve(*curve) for curve in curves]
-    summary = summarise(curves)
-    enlarged = worth_enlarging(curves, reference)
-    figure = Figure(figsize=(8.0, 6.0 if enlarged else 4.2), layout="constrained")
-    panels = figure.subplots(2 if enlarged else 1, 1, sharex=True, squeeze=False)[:, 0]
-    for axes in panels:
-        _draw_curves(axes, curves, summary)
-    if enlarged:
-        panels[0].set(ylim=enlarged, ylabel="return (enlarged)")
-        _draw_references(panels[0], near_the_top(reference))
-        _draw_whole(panels[1], reference, enlarged)
-    elif reference is not None:
-        make_room(panels[0], reference)
-        _draw_references(panels[0], [at_the_start(reference), *near_the_top(reference)])
-    panels[-1].set(xlabel="episodes", ylabel="return")
-    panels[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    figure.align_ylabels()
-    searched = int(min(np.min(curve.episodes) for curve in curves))
-    for axes in panels:
+    """Return by completed episodes, from the first; those of the search for a start, before any update, are shaded."""
+    figure = _draw([Method.of("", curves, CURVE, "-")], reference, title)
+    searched = int(min(np.min(curve.episodes) for curve in map(SeedCurve._make, curves)))
+    for axes in figure.axes:
         axes.set_xlim(left=0)
         if searched:
             axes.axvspan(0, searched, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
-    panels[0].set_title(_caption(len(curves), searched), loc="left", fontsize=9, color=MUTED)
+    if searched:
+        caption = f"{figure.axes[0].get_title('left')}\ngrey: search for a start ({searched:,} episodes)"
+        figure.axes[0].set_title(caption, loc="left", fontsize=9, color=MUTED)
+    return figure
+
+
+def compare_curves(
+    groups: Mapping[str, Sequence[SeedCurve]],
+    reference: Reference | None = None,
+    title: str = "",
+    ylabel: str = "return",
+) -> Figure:
+    """A line per method, named at its end."""
+    if not groups:
+        raise UserError("groups", "there is nothing to compare", cure="give the curves of at least one method")
+    methods = [
+        Method.of(name, curves, method_colour(i), method_line_style(i))
+        for i, (name, curves) in enumerate(groups.items())
+    ]
+    return _draw(methods, reference, title, ylabel)
+
+
+def _draw(methods: list[Method], reference: Reference | None, title: str, ylabel: str = "return") -> Figure:
+    """Returns climb from hundreds below zero and differ visibly only near the top, so there are two panels over the same
+    episodes: all of it below, the part that matters enlarged above. Where no seed got that far there is only one."""
+    enlarged = None if reference is None else _worth_enlarging(methods, reference)
+    # The first panel carries most labels and is high enough for them.
+    least = LABEL * (len(methods) + 3 * (reference is not None))
+    heights = [max(PANEL if enlarged else 1.5 * PANEL, least), *([PANEL] if enlarged else [])]
+    figure = Figure(figsize=(WIDTH, sum(heights) + 1.0), layout="constrained")
+    ratios = {"height_ratios": heights}
+    panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, gridspec_kw=ratios)[:, 0]
+    for axes in panels:
+        _draw_methods(axes, methods)
+    whole = panels[-1]
+    if reference is not None:
+        margin, (low, high) = 0.04 * (reference.best - reference.misspecified), whole.get_ylim()
+        whole.set_ylim(min(low, reference.misspecified - margin), max(high, reference.best + margin))
+    if enlarged:
+        inside = [method for method in methods if enlarged[0] <= method.mean[-1] <= enlarged[1]]
+        panels[0].set(ylim=enlarged, ylabel=f"{ylabel} (enlarged)")
+        _label(panels[0], inside, _near_the_top(reference))
+        whole.axhspan(*enlarged, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
+        note = Label(sum(enlarged) / 2, "enlarged above", MUTED)
+        _label(whole, [method for method in methods if method not in inside], [_at_the_start(reference)], [note])
+    else:
+        _label(whole, methods, [] if reference is None else [_at_the_start(reference), *_near_the_top(reference)])
+    whole.set(xlabel="episodes", ylabel=ylabel)
+    whole.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    figure.align_ylabels()
+    panels[0].set_title(_caption(methods), loc="left", fontsize=9, color=MUTED)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, parse_math=False)
     return figure
 
 
-def summarise(curves: Sequence[SeedCurve]) -> Summary:
-    episodes = common_grid(curves)
-    values = resample(curves, episodes)
-    return Summary(episodes, iqm(values), *bootstrap_interval(values))
-
-
-def worth_enlarging(curves: Sequence[SeedCurve], reference: Reference | None) -> tuple[float, float] | None:
+def _worth_enlarging(methods: Sequence[Method], reference: Reference) -> tuple[float, float] | None:
     """As far below near-optimal as the optimum is above it, to a little over the optimum, if any seed got there."""
-    if reference is None:
-        return None
     reach = reference.best - reference.near_optimal
     low, high = reference.near_optimal - reach, reference.best + 0.12 * reach
-    return (low, high) if max(np.nanmax(curve.returns) for curve in curves) > low else None
+    highest = max(np.nanmax(curve.returns) for method in methods for curve in method.curves)
+    return (low, high) if highest > low else None
 
 
-def _draw_curves(axes: Axes, curves: Sequence[SeedCurve], summary: Summary) -> None:
-    for curve in curves:
-        axes.plot(curve.episodes, curve.returns, color=CURVE, linewidth=0.6, alpha=0.3, zorder=2)
-    axes.fill_between(summary.episodes, summary.low, summary.high, color=CURVE, alpha=0.25, linewidth=0, zorder=3)
-    axes.plot(summary.episodes, summary.mean, color=CURVE, linewidth=2.2, zorder=4)
+def _draw_methods(axes: Axes, methods: Sequence[Method]) -> None:
+    end = max(method.episodes[-1] for method in methods)
+    for method in methods:
+        colour, episodes, mean = method.colour, method.episodes, method.mean
+        for curve in method.curves:
+            axes.plot(*curve, color=colour, linewidth=0.5, alpha=0.6 / (1 + len(methods)), zorder=2)
+        axes.fill_between(episodes, method.low, method.high, color=colour, alpha=0.2, linewidth=0, zorder=3)
+        axes.plot(episodes, mean, color=colour, linewidth=2.2, linestyle=method.line_style, zorder=4)
+        if episodes[-1] < end:  # A method that stopped early is led on to its label.
+            axes.plot([episodes[-1], end], [mean[-1]] * 2, color=colour, linewidth=0.8, alpha=0.7, zorder=3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0)
 
 
-def _draw_whole(axes: Axes, reference: Reference, enlarged: tuple[float, float]) -> None:
-    make_room(axes, reference)
-    axes.axhspan(*enlarged, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
-    _draw_references(axes, [at_the_start(reference)])
-    label_right(axes, [Label(sum(enlarged) / 2, "enlarged above", MUTED)], gap=0.0)
+def _label(axes: Axes, methods: Sequence[Method], references: Sequence[Label], notes: Sequence[Label] = ()) -> None:
+    """All labels of a panel in one go, so that none overlaps another."""
+    for reference in references:
+        axes.axhline(reference.at, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    named = [method for method in methods if method.name]
+    own = [Label(float(method.mean[-1]), fill(method.name, LONGEST_LINE), method.colour) for method in named]
+    label_right(axes, [*own, *references, *notes])
+    for method, text in zip(named, axes.texts):
+        text.set(color=blend(method.colour, INK, 0.3), fontweight="bold")
+        text.arrow_patch.set(linestyle=method.line_style, linewidth=2.0)
 
 
-def make_room(axes: Axes, reference: Reference) -> None:
-    """Widen the range so that every reference lies a little inside it."""
-    margin = 0.04 * (reference.best - reference.misspecified)
-    low, high = axes.get_ylim()
-    axes.set_ylim(min(low, reference.misspecified - margin), max(high, reference.best + margin))
-
-
-def at_the_start(reference: Reference) -> Label:
+def _at_the_start(reference: Reference) -> Label:
     return Label(reference.misspecified, f"misspecified start: {number(reference.misspecified)}", MUTED)
 
 
-def near_the_top(reference: Reference) -> list[Label]:
-    near, approximate, best = reference.near_optimal, reference.approx_optimal, reference.dp_optimal
-    labels = [
-        Label(near, f"near-optimal\n(95 % of the way): {number(near)}", MUTED),
-        Label(approximate, f"approximately optimal: {number(approximate)}", MUTED),
+def _near_the_top(reference: Reference) -> list[Label]:
+    known = [
+        (reference.near_optimal, "near-optimal\n(95 % of the way)"),
+        (reference.approx_optimal, "approximately optimal"),
+        (reference.dp_optimal, "dynamic-programming\noptimum"),
     ]
-    return labels if best is None else [*labels, Label(best, f"dynamic-programming\noptimum: {number(best)}", MUTED)]
+    return [Label(value, f"{words}: {number(value)}", MUTED) for value, words in known if value is not None]
 
 
-def _draw_references(axes: Axes, labels: list[Label]) -> None:
-    for label in labels:
-        axes.axhline(label.at, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    label_right(axes, labels, gap=0.14)
-
-
-def _caption(num_seeds: int, searched: int) -> str:
-    """`searched` is the least of the episodes that the search for a start took."""
-    seeds = "one seed"
-    if num_seeds > 1:
-        seeds = f"thin: each of {num_seeds} seeds; thick: interquartile mean; shaded: its 95 % bootstrap interval"
-    return f"{seeds}\ngrey: search for a start ({searched:,} episodes)" if searched else seeds
-
-
-EVER_USED = 0.01
+def _caption(methods: Sequence[Method]) -> str:
+    counts = sorted({len(method.curves) for method in methods})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    if counts == [1]:
+        return "one seed each" if len(methods) > 1 else "one seed"
+    return f"thin: each of {seeds} seeds; thick: interquartile mean; shaded: its 95 % bootstrap interval"
 
 
 def skill_usage(episodes: ArrayLike, usage: ArrayLike, title: str = "") -> Figure:
@@ -133,18 +176,20 @@ def skill_usage(episodes: ArrayLike, usage: ArrayLike, title: str = "") -> Figur
     `usage` is (points, skills), or (seeds, points, skills): then seeds are thin and their interquartile mean is thick.
     `episodes` is (points,), or (seeds, points) where seeds differ. Skills that no seed ever used are only named.
     """
-    episodes, usage = _by_seed(np.asarray(episodes), np.asarray(usage, float))
-    num_skills = usage.shape[-1]
-    used = [s for s in range(num_skills) if usage[..., s].max() >= EVER_USED]
+    episodes, usage = np.asarray(episodes), np.asarray(usage, float)
+    usage = usage[None] if usage.ndim == 2 else usage
+    if usage.ndim != 3 or episodes.shape not in (usage.shape[1:2], usage.shape[:2]):
+        shapes = "must be (points, skills) or (seeds, points, skills), with as many points as there are episode counts"
+        raise UserError("usage", shapes, f"{usage.shape} for {episodes.shape}", "stack the seeds on the first axis")
+    episodes, num_seeds = np.broadcast_to(episodes, usage.shape[:2]), len(usage)
+    is_used = usage.max((0, 1)) >= EVER_USED
     figure = Figure(figsize=(8.0, 4.2), layout="constrained")
-    axes = figure.subplots()
-    labels = []
-    for s in used:
+    axes, labels = figure.subplots(), []
+    for s in np.flatnonzero(is_used).tolist():
         curves = [SeedCurve(x, y) for x, y in zip(episodes, usage[..., s])]
         style = {"color": skill_colour(s), "linestyle": skill_line_style(s)}
-        if len(curves) > 1:
-            for curve in curves:
-                axes.plot(*curve, linewidth=0.6, alpha=0.3, **style)
+        for curve in curves if num_seeds > 1 else ():
+            axes.plot(*curve, linewidth=0.6, alpha=0.3, **style)
         grid = common_grid(curves)
         mean = iqm(resample(curves, grid))
         axes.plot(grid, mean, linewidth=2.4, **style)
@@ -154,27 +199,10 @@ def skill_usage(episodes: ArrayLike, usage: ArrayLike, title: str = "") -> Figur
     axes.spines[["top", "right"]].set_visible(False)
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-    label_right(axes, labels, gap=0.06)
+    label_right(axes, labels)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, parse_math=False)
-    axes.set_title(_usage_caption(len(usage), used, num_skills), loc="left", fontsize=9, color=MUTED)
-    return figure
-
-
-def _by_seed(episodes: np.ndarray, usage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(seeds, points) and (seeds, points, skills)."""
-    usage = usage[None] if usage.ndim == 2 else usage
-    if usage.ndim != 3 or episodes.shape not in (usage.shape[1:2], usage.shape[:2]):
-        raise UserError(
-            "usage",
-            "must be (points, skills) or (seeds, points, skills), with as many points as there are episode counts",
-            f"{usage.shape} for {episodes.shape}",
-            "stack the seeds on the first axis",
-        )
-    return np.broadcast_to(episodes, usage.shape[:2]), usage
-
-
-def _usage_caption(num_seeds: int, used: list[int], num_skills: int) -> str:
-    seeds = "" if num_seeds == 1 else f"thin: each of {num_seeds} seeds; thick: interquartile mean"
-    idle = [str(s) for s in range(num_skills) if s not in used]
+    idle = [str(s) for s in np.flatnonzero(~is_used)]
     never = f"never used: skill{'s' if len(idle) > 1 else ''} {listed(idle)}" if idle else ""
-    return "; ".join(filter(None, [seeds, never]))
+    seeds = f"thin: each of {num_seeds} seeds; thick: interquartile mean" if num_seeds > 1 else ""
+    axes.set_title("; ".join(filter(None, [seeds, never])), loc="left", fontsize=9, color=MUTED)
+    return figure

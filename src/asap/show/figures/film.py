@@ -1,4 +1,4 @@
-"""Games as pictures, with the ball's way in the colours of the skills: one as an animated GIF, several side by side."""
+"""Games as pictures, with the ball's path in the colours of the skills: one as an animated GIF, several side by side."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 from PIL import Image
 
 from asap.base.errors import UserError
@@ -21,11 +20,11 @@ from asap.envs.render import BALL_RADIUS, PLAYER_RADIUS, player_colours
 from asap.envs.soccer.half_field import GOAL
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import Regions
-from asap.show.figures.backgrounds import PlacedTask
+from asap.show.figures.areas import paint
+from asap.show.figures.backgrounds import PITCH, PlacedTask, draw_pitch
 from asap.show.figures.game import Game, play_game
-from asap.show.figures.palette import GLOW, INK, MUTED, legend_entry, shown_skills, skill_colour
-from asap.show.figures.partition_map import draw_colours, pixel_regions
-from asap.show.figures.pitch import PITCH, draw_pitch
+from asap.show.figures.palette import GLOW, INK, MUTED, legend_entry, region_colours, shown_skills, skill_colour
+from asap.show.figures.policy_map import pixel_regions
 from asap.show.words.skills import skill_in_words
 
 DOTS_PER_INCH = 100
@@ -48,14 +47,14 @@ def save_game(path: str | Path, policy: ASAPPolicy, task: PlacedTask, seed: int,
 def save_film(
     path: str | Path, game: Game, words: Sequence[str], regions: Regions | None = None, title: str = ""
 ) -> None:
-    """`words` tells what each skill does; with `regions`, as from `pixel_regions`, the partition is the background."""
+    """`words` say what each skill does; with `regions`, as from `pixel_regions`, the partition is the background."""
     pictures = _frames(game, words, regions, title)
     palette = _palette(pictures[-1])  # The last has the whole trail, hence all colours.
     frames = [Image.fromarray(pixels).quantize(palette=palette, dither=Image.Dither.NONE) for pixels in pictures]
     durations = [FRAME_MILLISECONDS] * (len(frames) - 1) + [LAST_MILLISECONDS]
-    told = {"append_images": frames[1:], "duration": durations, "loop": 0, "optimize": True}
+    options = {"append_images": frames[1:], "duration": durations, "loop": 0, "optimize": True}
     with saving(Path(path), "picture") as file:
-        frames[0].save(file, format="GIF", save_all=True, **told)
+        frames[0].save(file, format="GIF", save_all=True, **options)
 
 
 def _palette(pixels: np.ndarray) -> Image.Image:
@@ -74,7 +73,7 @@ def _frames(game: Game, words: Sequence[str], regions: Regions | None, title: st
     shown = np.flatnonzero(usage) if regions is None else shown_skills(regions, usage)
     figure, axes = _paper(game, [legend_entry(skill, words[skill]) for skill in shown], title)
     if regions is not None:
-        draw_colours(axes, PITCH, regions, BACKGROUND)
+        paint(axes, PITCH.frame, region_colours(regions, BACKGROUND))
     draw_pitch(axes, MUTED)
     axes.set(xticks=[], yticks=[])
     moving = _Moving(axes, game, words)
@@ -94,22 +93,19 @@ def _frames(game: Game, words: Sequence[str], regions: Regions | None, title: st
 
 def _paper(game: Game, skills: list[Artist], title: str) -> tuple[Figure, Axes]:
     legend = LINE * (len(skills) + 1)
-    across, down = PITCH.inches, PITCH.inches * PITCH.height
+    across, down = PITCH.inches, PITCH.inches * PITCH.frame.height
     width, height = LEFT + across + RIGHT, TOP + down + legend + 0.25
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH)
     axes = figure.add_axes((LEFT / width, (legend + 0.2) / height, across / width, down / height))
     axes.set_title(title, loc="left", fontsize=12, pad=24)
     style = {"loc": "upper left", "borderaxespad": 0, "borderpad": 0, "fontsize": 9, "frameon": False}
     names = ["striker", "goalkeeper", "defenders" if len(game.players) > 3 else "defender"]
-    players = [_disc(name, colour) for name, colour in zip(names, _colours_of(len(game.players)))]
-    place = (LEFT / width, (legend + 0.1) / height)
-    figure.legend(handles=players, bbox_to_anchor=place, ncols=3, handletextpad=0.1, columnspacing=1.5, **style)
-    figure.legend(handles=skills, bbox_to_anchor=(place[0], place[1] - LINE / height), **style)
+    colours = zip(names, _colours_of(len(game.players)))
+    discs = [Line2D([], [], linestyle="", marker="o", markersize=8, color=c, label=name) for name, c in colours]
+    left, up = LEFT / width, (legend + 0.1) / height
+    figure.legend(handles=discs, bbox_to_anchor=(left, up), ncols=3, handletextpad=0.1, columnspacing=1.5, **style)
+    figure.legend(handles=skills, bbox_to_anchor=(left, up - LINE / height), **style)
     return figure, axes
-
-
-def _disc(name: str, colour: str) -> Line2D:
-    return Line2D([], [], linestyle="", marker="o", markersize=8, color=colour, label=name)
 
 
 def _colours_of(num_players: int) -> list[str]:
@@ -121,33 +117,21 @@ class _Moving:
 
     def __init__(self, axes: Axes, game: Game, words: Sequence[str]):
         self.game, self.words = game, words
-        self.trail: LineCollection = axes.add_collection(
-            LineCollection([], linewidth=3, capstyle="round", clip_on=False)
-        )
+        self.trail = axes.add_collection(LineCollection([], linewidth=3, capstyle="round", clip_on=False))
         self.players = _discs(axes, PLAYER_RADIUS, _colours_of(len(game.players)), "white")
         self.ball = _discs(axes, BALL_RADIUS, ["white"], INK)
-        self.caption: Text = axes.text(0, 1.02, "", transform=axes.transAxes, fontsize=10, color=INK)
-        size = 30 if game.status == GOAL else 18
-        height = (
-            0.12 if game.ball[:, 1].mean() < 0 else 0.88
-        )  # In the half of the pitch with less of the trail: y points down.
-        self.end: Text = axes.text(
-            0.5, height, "", transform=axes.transAxes, fontsize=size, fontweight="bold", color=INK
-        )
-        self.end.set(ha="center", va="center", path_effects=GLOW)
+        self.caption = axes.text(0, 1.02, "", transform=axes.transAxes, fontsize=10, color=INK)
+        height = 0.12 if game.ball[:, 1].mean() < 0 else 0.88  # In the half with less of the trail: y points down.
+        style = {"fontsize": 30 if game.status == GOAL else 18, "fontweight": "bold", "path_effects": GLOW}
+        self.end = axes.text(0.5, height, "", transform=axes.transAxes, ha="center", va="center", color=INK, **style)
+        self._artists = self.trail, self.players, self.ball, self.caption, self.end
         for artist in self._artists:
             artist.set_animated(True)
-
-    @property
-    def _artists(self) -> tuple[Artist, ...]:
-        return self.trail, self.players, self.ball, self.caption, self.end
 
     def at(self, cycle: int) -> tuple[Artist, ...]:
         """The moment after so many cycles."""
         game, path = self.game, self.game.ball[: cycle + 1]
-        self.trail.set(
-            segments=list(np.stack([path[:-1], path[1:]], 1)), color=[skill_colour(s) for s in game.skills[:cycle]]
-        )
+        self.trail.set(segments=_segments(path), color=[skill_colour(s) for s in game.skills[:cycle]])
         self.players.set_offsets(game.players[:, cycle])
         self.ball.set_offsets(game.ball[cycle])
         has_ended = cycle == game.cycles
@@ -157,42 +141,44 @@ class _Moving:
         return self._artists
 
 
+def _segments(path: np.ndarray) -> list[np.ndarray]:
+    return list(np.stack([path[:-1], path[1:]], 1))
+
+
 def _discs(axes: Axes, radius: float, colours: list[str], edge: str) -> PathCollection:
-    points_per_metre = 72 * PITCH.inches / (PITCH.right - PITCH.left)
-    size = (2 * radius * points_per_metre) ** 2
-    nowhere = [np.nan] * len(colours)
+    points_per_metre = 72 * PITCH.inches / (PITCH.frame.right - PITCH.frame.left)
+    size, nowhere = (2 * radius * points_per_metre) ** 2, [np.nan] * len(colours)
     return axes.scatter(nowhere, nowhere, s=size, c=colours, edgecolors=edge, linewidths=1, clip_on=False)
 
 
 COLUMNS, SIDE = 3, 2.9  # Panels in a row, and their width in inches.
-STARTS_AT, PASSES_AT = 26, 34  # Size of dots.
+STARTS_AT, PASSES_AT = 26, 34  # Size of points.
 
 
-def draw_ways(games: Sequence[Game], policy: ASAPPolicy, task: PlacedTask, title: str) -> Figure:
-    """A panel per game. Where the ball passes the first defender, a dot on either way shows how far apart they were."""
+def draw_paths(games: Sequence[Game], policy: ASAPPolicy, task: PlacedTask, title: str) -> Figure:
+    """A panel per game. Where the ball passes the first defender, points on either path show how far apart they were."""
     if not games:
         raise UserError("games", "there is nothing to show", cure="give at least one game")
     columns = min(COLUMNS, len(games))
     rows = math.ceil(len(games) / columns)
-    figure = Figure(figsize=(columns * SIDE + 0.2, rows * (SIDE * PITCH.height + 0.3) + 1.0), layout="constrained")
+    height = rows * (SIDE * PITCH.frame.height + 0.3) + 1.0
+    figure = Figure(figsize=(columns * SIDE + 0.2, height), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, game in zip(panels, games):
-        _draw_way(axes, game)
+        _draw_path(axes, game)
     for axes in panels[len(games) :]:
         axes.set_visible(False)
     regions = pixel_regions(policy, task)
     used = sorted({int(skill) for game in games for skill in game.skills})
     entries = [legend_entry(s, f"ball, {skill_in_words(policy, task, regions, s)}") for s in used]
-    entries += [
-        Line2D([], [], color=INK, linewidth=1.4, label="defender"),
-        Line2D([], [], color=MUTED, linewidth=1.0, linestyle=":", label="striker"),
-    ]
+    entries += [Line2D([], [], color=INK, linewidth=1.4, label="defender")]
+    entries += [Line2D([], [], color=MUTED, linewidth=1.0, linestyle=":", label="striker")]
     figure.legend(handles=entries, loc="outside lower left", ncols=2, fontsize=9, frameon=False)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return figure
 
 
-def _draw_way(axes: Axes, game: Game) -> None:
+def _draw_path(axes: Axes, game: Game) -> None:
     draw_pitch(axes, MUTED)
     axes.set(xticks=[], yticks=[])
     axes.set_title(f"{game.status_name} after {game.cycles} cycles", loc="left", fontsize=9, pad=3)
@@ -200,11 +186,8 @@ def _draw_way(axes: Axes, game: Game) -> None:
     for defender in game.players[2:]:
         axes.plot(*defender.T, color=INK, linewidth=1.4, zorder=4)
         axes.scatter(*defender[0], s=STARTS_AT, color=INK, zorder=5)
-    segments = np.stack([game.ball[:-1], game.ball[1:]], 1)
-    colours = [skill_colour(skill) for skill in game.skills]
-    axes.add_collection(
-        LineCollection(list(segments), colors=colours, linewidths=2.4, capstyle="round", clip_on=False, zorder=6)
-    )
+    style = {"linewidths": 2.4, "capstyle": "round", "clip_on": False, "zorder": 6}
+    axes.add_collection(LineCollection(_segments(game.ball), colors=[skill_colour(s) for s in game.skills], **style))
     axes.scatter(*game.ball[0], s=STARTS_AT, facecolor="white", edgecolor=INK, linewidth=1.0, zorder=7)
     moment = game.passes_defender
     if moment is not None:

@@ -79,12 +79,7 @@ def play_games(policy: ASAPPolicy, task: PlacedTask, seed: int) -> list[Game]:
     tasks = CompiledTasks.of(task.env, {task.name: task.task})
     starts, cycles = jax.tree.map(np.asarray, _play(policy, tasks, fold(root(seed), _GAME)))
     lengths = np.where(cycles.ended.any(0), cycles.ended.argmax(0) + 1, MOST_CYCLES)
-
-    def game(which: int) -> Game:
-        start, own = (jax.tree.map(lambda leaf: leaf[..., which], tree) for tree in (starts, cycles))
-        return _game(start, jax.tree.map(lambda leaf: leaf[: lengths[which]], own))
-
-    return [game(which) for which in range(NUM_GAMES)]
+    return [_game(starts, cycles, which, lengths[which]) for which in range(NUM_GAMES)]
 
 
 def game_to_show(status: Int[np.ndarray, "G"]) -> int:
@@ -92,19 +87,15 @@ def game_to_show(status: Int[np.ndarray, "G"]) -> int:
     return int(np.argmax(np.where(status == GOAL, 2, status != IN_GAME)))
 
 
-def _game(start: Match, cycles: Cycle) -> Game:
-    """From one game's start and its cycles up to the end."""
-
+def _game(starts: Match, cycles: Cycle, which: int, length: int) -> Game:
     def path(first: Vector, later: Vector) -> np.ndarray:
-        return np.stack([np.append(a, b) for a, b in zip(first, later)], -1)
+        return np.stack([np.append(a[which], b[:length, which]) for a, b in zip(first, later)], -1)
 
-    players = zip(start.world.players, cycles.state.world.players)
-    return Game(
-        ball=path(start.world.ball.position, cycles.state.world.ball.position),
-        players=np.stack([path(first.position, later.position) for first, later in players]),
-        skills=cycles.skill,
-        status=int(cycles.state.status[-1]),
-    )
+    worlds = starts.world, cycles.state.world
+    ball = path(*(world.ball.position for world in worlds))
+    players = [path(*(player.position for player in pair)) for pair in zip(*(world.players for world in worlds))]
+    status = int(cycles.state.status[length - 1, which])
+    return Game(ball, np.stack(players), cycles.skill[:length, which], status)
 
 
 def _play_all(policy: ASAPPolicy, tasks: CompiledTasks, key: Key) -> tuple[Match, Cycle]:

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike
 
-from asap.base.numbers import number
-from asap.show.figures.palette import INK, skill_colour
-
-FONT_SIZE = 9
+from asap.show.figures.palette import INK
 
 
 class Label(NamedTuple):
@@ -22,22 +18,33 @@ class Label(NamedTuple):
     colour: str  # Of the line it belongs to; the words themselves stay dark, or a yellow line's could not be read.
 
 
-def label_right(axes: Axes, labels: Sequence[Label], gap: float) -> None:
-    """Write each label right of the axes at its height; `gap` is the least distance as a share of the axes' height."""
-    low, high = axes.get_ylim()
-    heights = [(label.at - low) / (high - low) for label in labels]
-    for label, height, place in zip(labels, heights, spread(heights, gap)):
-        text = _write(axes, label, at=(1.0, height), place=(1.05, place), anchor=(0.0, 0.5))
-        text.set(ha="left", va="center")
+def inches(axes: Axes) -> tuple[float, float]:
+    """Width and height as they are now; a layout may still change them a little."""
+    place = axes.get_position()
+    return place.width * axes.figure.get_figwidth(), place.height * axes.figure.get_figheight()
 
 
-def label_top(axes: Axes, labels: Sequence[Label], gap: float) -> None:
-    """The same above the axes; `gap` is a share of the axes' width."""
-    low, high = axes.get_xlim()
-    columns = [(label.at - low) / (high - low) for label in labels]
-    for label, column, place in zip(labels, columns, spread(columns, gap)):
-        text = _write(axes, label, at=(column, 1.0), place=(place, 1.02), anchor=(0.5, 0.0))
-        text.set(ha="center", va="bottom")
+def label_right(axes: Axes, labels: Sequence[Label]) -> None:
+    """Write each label right of the axes at its height, as far as there is room for all."""
+    shares = _shares(axes.yaxis, labels)
+    lines = max((1 + label.text.count("\n") for label in labels), default=1)
+    for label, share, place in zip(labels, shares, spread(shares, (0.08 + 0.2 * lines) / inches(axes)[1])):
+        _write(axes, label, (1.0, share), (1.05, place), (0.0, 0.5)).set(ha="left", va="center")
+
+
+def label_top(axes: Axes, labels: Sequence[Label]) -> None:
+    """The same above the axes."""
+    shares = _shares(axes.xaxis, labels)
+    widest = max((len(line) for label in labels for line in label.text.split("\n")), default=1)
+    for label, share, place in zip(labels, shares, spread(shares, (0.1 + 0.08 * widest) / inches(axes)[0])):
+        _write(axes, label, (share, 1.0), (place, 1.02), (0.5, 0.0)).set(ha="center", va="bottom")
+
+
+def _shares(axis: Axis, labels: Sequence[Label]) -> list[float]:
+    """Where along the axis they belong, which may be logarithmic."""
+    scale = axis.get_transform().transform
+    first, last = scale(np.asarray(axis.axes.get_xlim() if axis.axis_name == "x" else axis.axes.get_ylim()))
+    return [float((scale(np.asarray([label.at]))[0] - first) / (last - first)) for label in labels]
 
 
 def _write(
@@ -45,45 +52,8 @@ def _write(
 ) -> Annotation:
     """Words at `place` with a line from there to `at`, both as shares of the axes; `anchor` is a share of the words."""
     line = {"arrowstyle": "-", "color": label.colour, "linewidth": 1.2, "shrinkA": 1, "shrinkB": 0, "relpos": anchor}
-    return axes.annotate(
-        label.text,
-        xy=at,
-        xytext=place,
-        xycoords="axes fraction",
-        textcoords="axes fraction",
-        color=INK,
-        fontsize=FONT_SIZE,
-        annotation_clip=False,
-        arrowprops=line,
-    )
-
-
-COARSE = 6  # Pixels between the places that are tried for a tag.
-ROOM, HALF = 2.0, 4  # So many of these places must be free around it; half of its width.
-
-
-def tag_skills(
-    axes: Axes, x: Float[np.ndarray, "X"], y: Float[np.ndarray, "Y"], rulers: Int[np.ndarray, "Y X"]
-) -> None:
-    """Name each skill where its region is widest, if there is room; the frame has its colour."""
-    rulers = rulers[COARSE // 2 :: COARSE, COARSE // 2 :: COARSE]
-    for skill in np.unique(rulers).tolist():
-        (row, column), room = _widest(rulers == skill)
-        if room < ROOM:
-            continue
-        column = min(max(column, HALF), rulers.shape[1] - 1 - HALF)  # It stays within the frame.
-        place = x[COARSE // 2 + COARSE * column], y[COARSE // 2 + COARSE * row]
-        frame = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": skill_colour(skill), "linewidth": 2.0}
-        style = {"fontsize": FONT_SIZE, "color": INK, "bbox": frame, "zorder": 5}
-        axes.text(*place, f"skill {skill}", ha="center", va="center", **style)
-
-
-def _widest(mask: Bool[np.ndarray, "R C"]) -> tuple[tuple[int, int], float]:
-    """The place farthest from all that is outside, and how far that is."""
-    inside, outside = np.argwhere(mask), np.argwhere(~np.pad(mask, 1)) - 1
-    distances = np.sqrt(np.square(inside[:, None] - outside).sum(-1).min(1))
-    best = int(distances.argmax())
-    return tuple(inside[best].tolist()), float(distances[best])
+    shares = {"xycoords": "axes fraction", "textcoords": "axes fraction", "annotation_clip": False}
+    return axes.annotate(label.text, at, place, color=INK, fontsize=9, arrowprops=line, **shares)
 
 
 def spread(heights: ArrayLike, gap: float) -> np.ndarray:
@@ -100,23 +70,3 @@ def spread(heights: ArrayLike, gap: float) -> np.ndarray:
     result = np.empty_like(places)
     result[order] = places
     return result
-
-
-def on_scale(axis: Axis, labels: Sequence[Label]) -> list[Label]:
-    """The labels moved to where a linear axis with the same limits would have them: labels are placed linearly."""
-    scale = axis.get_transform().transform
-    low, high = axis.get_view_interval()
-    first, last = scale([low, high])
-    shares = [(scale([label.at])[0] - first) / (last - first) for label in labels]
-    return [label._replace(at=low + share * (high - low)) for label, share in zip(labels, shares)]
-
-
-MOST_OTHERS = 4
-
-
-def others_in_words(names: Sequence[str], observations: np.ndarray, drawn: tuple[int, int]) -> str:
-    """A second line of a caption: where the inputs without an axis are. They go with the axes, around their means."""
-    means = observations.mean(0, dtype=float)
-    others = [f"{name} {number(means[j])}" for j, name in enumerate(names) if j not in drawn]
-    shown = [*others[:MOST_OTHERS], *([f"{len(others) - MOST_OTHERS} more"] if len(others) > MOST_OTHERS else [])]
-    return f"\nother inputs as is usual there; their means: {', '.join(shown)}" if others else ""

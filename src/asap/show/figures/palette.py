@@ -1,15 +1,12 @@
 """One colour per skill, the same in every picture and legend, and others for methods; colour-blind readers tell them
 apart."""
 
-from typing import NamedTuple
-
-import matplotlib
-import matplotlib.cm
 import matplotlib.colors
 import matplotlib.patheffects
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
@@ -27,12 +24,11 @@ LINE_STYLES = ("-", "--", ":", "-.")
 INK = "#1A1A1A"  # Text, walls, arrows.
 MUTED = "#6B6B6B"  # Reference lines and second-rank text.
 CURVE = "#0B3C5D"  # What does not belong to one skill: returns.
-GLOW = [
-    matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")
-]  # Words with it are readable on any colour.
-WIDE_GLOW = [matplotlib.patheffects.withStroke(linewidth=5.5, foreground="white")]  # The same of thick lines.
+GLOW = [matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")]  # Readable on any colour: words,
+WIDE_GLOW = [matplotlib.patheffects.withStroke(linewidth=5.5, foreground="white")]  # and thick lines.
 
-PALEST = 0.25  # How much of its colour a skill keeps where it is no likelier than any other.
+PALE = 0.35  # How much of its colour a skill has behind the states that were visited.
+PALEST = 0.25  # How much of that it keeps where it is no likelier than any other.
 
 _SHADES = ((INK, 0.0), ("#000000", 0.45), ("#FFFFFF", 0.5))
 
@@ -73,48 +69,36 @@ def contrast(colour: Float[np.ndarray, "3"]) -> str:
     return INK if float(np.dot(colour, (0.299, 0.587, 0.114))) > 0.5 else "white"
 
 
-def saturation(skill_probs: Float[np.ndarray, "*n S"]) -> Float[np.ndarray, "*n"]:
-    """How much of its colour the likeliest skill has: all of it where it is certain, PALEST where all are as likely."""
-    num_skills = skill_probs.shape[-1]
-    if num_skills == 1:
-        return np.ones(skill_probs.shape[:-1])
-    return PALEST + (1 - PALEST) * ((skill_probs.max(-1) - 1 / num_skills) / (1 - 1 / num_skills))
-
-
 def region_colours(regions: Regions, strength: float = 1.0) -> Float[np.ndarray, "N 3"]:
-    """The colour of the likeliest skill of each state; `strength` is how much of it there is where it is certain."""
-    colours = np.array([matplotlib.colors.to_rgb(skill_colour(s)) for s in range(regions.skill_probs.shape[-1])])
-    paint = strength * saturation(regions.skill_probs)[..., None]
+    """The colour of the most probable skill of each state: so much of it where that is certain, and PALEST of that where
+    all skills are as probable."""
+    count = regions.skill_probs.shape[-1]
+    colours = np.array([matplotlib.colors.to_rgb(skill_colour(s)) for s in range(count)])
+    certainty = (regions.skill_probs.max(-1) - 1 / count) / (1 - 1 / count) if count > 1 else 1.0
+    paint = np.broadcast_to(strength * (PALEST + (1 - PALEST) * certainty), regions.rulers.shape)[:, None]
     return paint * colours[regions.rulers] + (1 - paint)
 
 
-class ControlScale(NamedTuple):
+def point_colours(regions: Regions) -> np.ndarray:
+    """The same for points on a paler background."""
+    return np.array([blend(skill_colour(s), INK, 0.15) for s in range(regions.skill_probs.shape[-1])])[regions.rulers]
+
+
+def control_scale(*values: Float[np.ndarray, "n"]) -> ScalarMappable:
     """Colours for one number of an action, from the lowest to the highest value in a picture."""
+    low, high = float(min(each.min() for each in values)), float(max(each.max() for each in values))
+    if high - low < 1e-3 * max(abs(low), abs(high), 1e-6):  # One value: its colour is that of the middle.
+        margin = 0.5 * max(abs(low), 1e-6)
+        low, high = low - margin, high + margin
+    return ScalarMappable(matplotlib.colors.Normalize(low, high), CONTROL_COLOURS)
 
-    norm: matplotlib.colors.Normalize
 
-    @classmethod
-    def over(cls, *values: Float[np.ndarray, "n"]) -> "ControlScale":
-        low, high = float(min(each.min() for each in values)), float(max(each.max() for each in values))
-        if high - low < 1e-3 * max(abs(low), abs(high), 1e-6):  # One value: its colour is that of the middle.
-            margin = 0.5 * max(abs(low), 1e-6)
-            low, high = low - margin, high + margin
-        return cls(matplotlib.colors.Normalize(low, high))
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        return float(self.norm.vmin), float(self.norm.vmax)
-
-    def colours(self, values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 3"]:
-        return matplotlib.colormaps[CONTROL_COLOURS](self.norm(values))[:, :3]
-
-    def draw_bar(self, axes: Axes, name: str) -> None:
-        """Below the axes, where no border is labelled."""
-        scale = matplotlib.cm.ScalarMappable(self.norm, CONTROL_COLOURS)
-        ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
-        bar = axes.figure.colorbar(scale, ax=axes, location="bottom", aspect=45, pad=0.02, ticks=ticks)
-        bar.set_label(name, fontsize=10)
-        bar.outline.set_linewidth(0.6)
+def draw_colour_bar(axes: Axes, scale: ScalarMappable, name: str) -> None:
+    """Below the axes, where no boundary has a label."""
+    ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+    bar = axes.figure.colorbar(scale, ax=axes, location="bottom", aspect=45, pad=0.02, ticks=ticks)
+    bar.set_label(name, fontsize=10)
+    bar.outline.set_linewidth(0.6)
 
 
 def shown_skills(regions: Regions, usage: np.ndarray | None) -> list[int]:

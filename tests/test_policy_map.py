@@ -1,4 +1,4 @@
-"""Promise: the map of an environment that nobody has drawn shows which skill rules where it was visited."""
+"""Promise: the map of any environment shows which skill rules where it was visited, and what it does there."""
 
 import dataclasses
 import functools
@@ -16,7 +16,8 @@ from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import regions_at
 from asap.policy.skills import GaussianSkills, GibbsSkills
-from asap.show.figures.observed_map import deciding_inputs, observed_map
+from asap.show.figures import policy_map
+from asap.show.figures.inputs import deciding_inputs
 from asap.show.figures.palette import blend, skill_colour
 
 
@@ -44,7 +45,7 @@ def words_of(figure):
 
 def test_dots_have_the_colour_of_the_skill_that_rules_there():
     policy, states = policy_of([0.1, 0, 0, 1, 0.5]), visited(4)
-    figure = observed_map(policy, task("CartPole-v1"), states, [0.4, 0.6], "a title")
+    figure = policy_map(policy, task("CartPole-v1"), states, [0.4, 0.6], "a title")
     axes = figure.axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("pole angle", "pole angular velocity")
     dots = axes.collections[0]
@@ -55,19 +56,50 @@ def test_dots_have_the_colour_of_the_skill_that_rules_there():
     assert figure.get_suptitle() == "a title"
 
 
+def test_areas_that_share_a_skill_have_its_colour_and_its_words():
+    """Four regions, two skills: those across from each other have the same."""
+    policy, states = policy_of([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], sharpness=20.0), visited(2)
+    partition = Partition(policy.partition.beta, policy.partition.alpha_beta, (0, 1, 1, 0))
+    skills = GibbsSkills(policy.skills.theta[:2], jnp.float32(1))
+    figure = policy_map(
+        dataclasses.replace(policy, partition=partition, skills=skills), two_actions(task("MountainCar-v0")), states
+    )
+    axes, image = figure.axes[0], np.asarray(figure.axes[0].images[0].get_array())
+    np.testing.assert_allclose(image[10, 10], image[-10, -10], atol=1e-3)
+    np.testing.assert_allclose(image[10, -10], image[-10, 10], atol=1e-3)
+    assert np.abs(image[10, 10] - image[10, -10]).max() > 0.1
+    names = [
+        (text.get_text(), *np.sign(text.get_position())) for text in axes.texts if text.get_text() in ("on", "off")
+    ]
+    assert sorted(names) == [("off", -1, -1), ("off", 1, 1), ("on", -1, 1), ("on", 1, -1)]
+    assert [entry.split(":")[0] for entry in words_of(figure)[1:]] == ["skill 0", "skill 1"]
+
+
+def two_actions(other):
+    return dataclasses.replace(other, spec=dataclasses.replace(other.spec, action_names=("off", "on")))
+
+
+def test_a_line_that_leaves_neither_at_the_top_nor_at_the_right_has_its_name_in_the_middle():
+    corner = policy_of([[-2.0, -1.0, -1.0], [0.0, 1.0, 0.0]])
+    (text,) = [
+        text for text in policy_map(corner, task("MountainCar-v0"), visited(2)).axes[0].texts if text.get_text() == "A"
+    ]
+    assert text.get_position()[0] + text.get_position()[1] == pytest.approx(-2.0, abs=0.05)
+
+
 def test_long_names_do_not_leave_the_picture():
     names = tuple(f"{way} the water + valve open" for way in ("drain", "hold"))
     spec = dataclasses.replace(task("CartPole-v1").spec, action_names=names * 4)
     many = dataclasses.replace(task("CartPole-v1"), spec=spec)
     skills = GibbsSkills(jnp.zeros((2, 8, 1)), jnp.float32(1))
-    figure = observed_map(dataclasses.replace(policy_of([0.1, 0, 0, 1, 0.5]), skills=skills), many, visited(4))
+    figure = policy_map(dataclasses.replace(policy_of([0.1, 0, 0, 1, 0.5]), skills=skills), many, visited(4))
     figure.canvas.draw()
     for text in figure.legends[0].get_texts():
         assert text.get_window_extent().x1 <= figure.bbox.x1 and text.get_text().count(" %") == 8
 
 
 def test_the_border_is_drawn_where_the_sides_change():
-    figure = observed_map(policy_of([-0.5, 1.0, 0.0]), task("MountainCar-v0"), visited(2))
+    figure = policy_map(policy_of([-0.5, 1.0, 0.0]), task("MountainCar-v0"), visited(2))
     assert "boundary" in [text.get_text() for text in figure.axes[0].texts]
     lines = [path.vertices for path in figure.axes[0].collections[-1].get_paths()]
     np.testing.assert_allclose(np.concatenate(lines)[:, 0], 0.5, atol=0.02)
@@ -91,7 +123,7 @@ def test_a_grid_has_a_cell_for_each_state_with_its_action():
     beta = np.zeros((1, 17), np.float32)
     beta[0, 0], beta[0, [2, 3, 6]] = -1.0, 2.0
     states = np.eye(16, dtype=np.float32)[:15]
-    axes = observed_map(policy_of(beta, num_actions=4, sharpness=20.0), task("FrozenLake-v1"), states).axes[0]
+    axes = policy_map(policy_of(beta, num_actions=4, sharpness=20.0), task("FrozenLake-v1"), states).axes[0]
     assert len(axes.patches) == 16 and len(axes.texts) == 15
     rows = {text.get_position(): text.get_text() for text in axes.texts}
     assert rows[(1, 0)] == rows[(2, 0)] == rows[(1, 1)] == "down" and rows[(0, 0)] == "left"
@@ -105,7 +137,7 @@ def test_states_without_a_grid_stand_line_by_line():
     spec = dataclasses.replace(task("FrozenLake-v1").spec, observation_names=names)
     numbered = dataclasses.replace(task("FrozenLake-v1"), spec=spec)
     beta = np.random.default_rng(0).normal(size=(1, 81))
-    axes = observed_map(policy_of(beta, num_actions=4), numbered, np.eye(80, dtype=np.float32)).axes[0]
+    axes = policy_map(policy_of(beta, num_actions=4), numbered, np.eye(80, dtype=np.float32)).axes[0]
     assert len(axes.patches) == 80 and not axes.texts
     assert axes.get_yticklabels()[1].get_text() == "state 11 ..."
 
@@ -113,7 +145,7 @@ def test_states_without_a_grid_stand_line_by_line():
 def test_one_input_is_a_strip():
     spec = dataclasses.replace(task("CartPole-v1").spec, observation_names=("level",))
     one = dataclasses.replace(task("CartPole-v1"), spec=spec)
-    figure = observed_map(policy_of([0.0, 1.0]), one, visited(1))
+    figure = policy_map(policy_of([0.0, 1.0]), one, visited(1))
     assert figure.axes[0].get_xlabel() == "level" and len(words_of(figure)) == 3
 
 
@@ -122,7 +154,7 @@ def test_controls_are_told_by_their_range():
     theta = jnp.zeros((2, 1, 4)).at[0, 0, 1].set(0.1).at[1, 0, 0].set(5.0)
     skills = GaussianSkills(theta, jnp.zeros((2, 1)))
     policy = ASAPPolicy(Partition(jnp.float32([[0, 1, 0, 0]]), jnp.float32(4)), skills, linear, linear)
-    words = words_of(observed_map(policy, task("Pendulum-v1"), visited(3)))
+    words = words_of(policy_map(policy, task("Pendulum-v1"), visited(3)))
     assert words[1].startswith("skill 0: torque -0.") and words[2] == "skill 1: torque 2"
 
 
@@ -155,7 +187,7 @@ def test_controls_are_coloured_by_the_mean_action():
     """Thrust 2 and 7 on the two sides of x = 0, rudder 15 and beyond its bound of 30: the ends of both scales."""
     policy = sets([[-0.6, 0.5], [0.4, 3.0]], [0.0, 1.0, 0.0], 2)
     states = visited(2)
-    figure = observed_map(policy, two_controls(), states, [0.5, 0.5])
+    figure = policy_map(policy, two_controls(), states, [0.5, 0.5])
     assert bars_of(figure) == [("mean thrust", 2.0, 7.0), ("mean rudder", 15.0, 30.0)]
     panels = [axes for axes in figure.axes if axes.images]
     assert len(panels) == 2
@@ -180,7 +212,7 @@ def test_a_skill_that_follows_the_state_is_not_one_colour():
     linear = Features.of(Polynomial(1), (0, 1, 2))
     skills = GaussianSkills(jnp.zeros((2, 1, 4)).at[:, 0, 2].set(1.0), jnp.zeros((2, 1)))
     policy = ASAPPolicy(Partition(jnp.float32([[0, 0, 0, 1]]), jnp.float32(4)), skills, linear, linear)
-    figure = observed_map(policy, task("Pendulum-v1"), np.clip(visited(3), -1, 1))
+    figure = policy_map(policy, task("Pendulum-v1"), np.clip(visited(3), -1, 1))
     axes = figure.axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("sin angle", "angular velocity")
     row = np.asarray(axes.images[0].get_array())[90]
@@ -193,21 +225,21 @@ def test_of_many_controls_the_first_are_shown_and_that_is_said(count, shown, tmp
     names = tuple(f"joint {i}" for i in range(count))
     many = two_controls(action_names=names, action_low=(-1.0,) * count, action_high=(1.0,) * count)
     policy = sets(np.linspace(-1, 1, 2 * count).reshape(2, count), [0.0, 1.0, 0.0], 2)
-    figure = observed_map(policy, many, visited(2), None, "title")
+    figure = policy_map(policy, many, visited(2), None, "title")
     figure.savefig(tmp_path / "map.png")
     assert [bar[0] for bar in bars_of(figure)] == [f"mean joint {i}" for i in range(shown)]
     assert figure.get_suptitle() == ("title" if shown == count else "title (the first 6 of 7 actions)")
 
 
 def test_skills_that_all_set_the_same_can_be_drawn(tmp_path):
-    figure = observed_map(sets([[0.0, 1.0], [0.0, 1.0]], [0.0, 1.0, 0.0], 2), two_controls(), visited(2))
+    figure = policy_map(sets([[0.0, 1.0], [0.0, 1.0]], [0.0, 1.0, 0.0], 2), two_controls(), visited(2))
     figure.savefig(tmp_path / "map.png")
     np.testing.assert_allclose(np.asarray(figure.axes[0].images[0].get_array())[0, 0], viridis(0.5), atol=0.01)
 
 
 def test_controls_along_one_input_are_curves():
     one = two_controls(observation_names=("level",), observation_low=(-9.0,), observation_high=(9.0,))
-    figure = observed_map(sets([[-0.6, 0.5], [0.4, 1.0]], [0.0, 1.0], 1), one, visited(1))
+    figure = policy_map(sets([[-0.6, 0.5], [0.4, 1.0]], [0.0, 1.0], 1), one, visited(1))
     for axes, label, values in zip(figure.axes, ("mean thrust", "mean rudder"), ((2, 7), (15, 30)), strict=True):
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("level", label)
         x, y = np.asarray(axes.collections[0].get_offsets()).T
@@ -219,7 +251,7 @@ def test_cells_of_controls_have_the_colour_of_their_action_and_the_frame_of_thei
     set_one = {"action_names": ("thrust",), "action_low": (0.0,), "action_high": (10.0,)}
     cells = two_controls(observation_names=names, numbered=True, **set_one)
     policy = sets([[-0.6], [0.4]], [-1.0, 0.0, 2.0, 2.0], 3)
-    figure = observed_map(policy, cells, np.eye(3, dtype=np.float32)[:2])
+    figure = policy_map(policy, cells, np.eye(3, dtype=np.float32)[:2])
     axes = figure.axes[0]
     faces = [patch.get_facecolor()[:3] for patch in axes.patches if patch.get_fill()]
     frames = [matplotlib.colors.to_hex(patch.get_edgecolor()).upper() for patch in axes.patches if not patch.get_fill()]
@@ -231,17 +263,17 @@ def test_cells_of_controls_have_the_colour_of_their_action_and_the_frame_of_thei
 def test_a_map_over_drifting_numbers_says_so():
     spec = dataclasses.replace(task("CartPole-v1").spec, normalized=True)
     drifting = dataclasses.replace(task("CartPole-v1"), spec=spec)
-    words = words_of(observed_map(policy_of([0.1, 0, 0, 1, 0.5]), drifting, visited(4)))
+    words = words_of(policy_map(policy_of([0.1, 0, 0, 1, 0.5]), drifting, visited(4)))
     assert words[0].endswith("; inputs in the units of NormalizeObservation, which drift")
 
 
 def test_states_of_another_environment_are_refused():
     with pytest.raises(UserError, match=r"observations: must have shape \(n, 4\)"):
-        observed_map(policy_of([0.0, 1, 1, 1, 1]), task("CartPole-v1"), visited(3))
+        policy_map(policy_of([0.0, 1, 1, 1, 1]), task("CartPole-v1"), visited(3))
 
 
 def test_every_map_can_be_saved(tmp_path):
-    observed_map(policy_of([[0.1, 0, 0, 1, 0.5], [0, 1, 0, 0, 0]]), task("CartPole-v1"), visited(4)).savefig(
+    policy_map(policy_of([[0.1, 0, 0, 1, 0.5], [0, 1, 0, 0, 0]]), task("CartPole-v1"), visited(4)).savefig(
         tmp_path / "map.png"
     )
     assert (tmp_path / "map.png").stat().st_size > 10_000
