@@ -58,9 +58,8 @@ def compose(
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
     if config.policy.rules:
-        asked = told.get("policy.hyperplanes")
-        kinds = dataclasses.replace(config.policy, skills=told.get("policy.skills", "constant"))
-        config = override(config, settings_of_rules(kinds, found, rules_name, asked))
+        asked, skills = in_call.get("policy.hyperplanes"), in_call.get("policy.skills", "constant")
+        config = override(config, settings_of_rules(config.policy, found, rules_name, asked, skills))
     config, checked = _for_tasks(config, names, weights, found)
     require_sensible(config.policy, checked.tasks[0])
     if checked.names_say_all:
@@ -244,7 +243,7 @@ def same_but_for_budget(first: Config, second: Config) -> bool:
     return with_budget(first, 1, 1) == with_budget(second, 1, 1)
 
 
-FROZEN = {None: {}, "skills": {"learn.step_size_theta": 0.0}, "partition": {"learn.step_size_beta": 0.0}}
+FROZEN = (None, "skills", "partition")
 # Per sign pattern and task: enough to tell a partition that leads to the goal from one that does not.
 SEARCH_EPISODES = 2
 # A policy that nearly fits needs few corrections, and small batches make them soonest (measured on flipped 2R).
@@ -266,7 +265,7 @@ def transfer_settings(
     names, weights = parse_tasks(tasks)
     own = {"run.tasks": names, "run.weights": weights, "run.source": os.fspath(run.path)}
     own |= {"run.search_episodes": SEARCH_EPISODES if search else 0, "learn.lanes": TRANSFER_LANES}
-    config = override(config, {**own, **without_none(options), **overrides, **FROZEN[freeze]})
+    config = override(config, {**own, **without_none(options), **overrides, **without_none({"policy.keep": freeze})})
     return config, checked_tasks(config, tuple(resolve(name, config.env) for name in config.run.tasks))
 
 

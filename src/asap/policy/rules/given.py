@@ -101,11 +101,11 @@ def given_rules(config: PolicyConfig, tasks: tuple[Task, ...], name: str = "rule
 
 
 def settings_of_rules(
-    config: PolicyConfig, tasks: tuple[Task, ...], name: str, planes: int | None
+    config: PolicyConfig, tasks: tuple[Task, ...], name: str, planes: int | None, skills: str
 ) -> dict[str, object]:
     """What the rules of a config say about its policy, as settings: so its size is known before it is made.
 
-    `planes` are as many as the user has asked for.
+    `planes` are as many, and `skills` of the kind, as the user has asked for.
     """
     vocabulary = Vocabulary.of(tasks[0].spec, len(tasks[0].descriptor))
     book = read_rules(config.rules, vocabulary, name).book
@@ -115,7 +115,7 @@ def settings_of_rules(
         raise UserError("policy.hyperplanes", what, planes, "leave it out, or give as many")
     for _ in range((planes or count) - count):
         policy = grow(policy, np.zeros(policy.partition.beta.shape[-1], np.float32))
-    is_linear = not policy.phi.constant or config.skills == "linear"
+    is_linear = not policy.phi.constant or skills == "linear"
     skills = "linear" if is_linear else "gaussian" if vocabulary.action_bounds is not None else "constant"
     settings: dict[str, object] = {
         "policy.hyperplanes": policy.partition.num_planes,
