@@ -5,7 +5,7 @@ and steps to it.
     .venv/bin/python bench/correction.py --only CartPole-v1 --seeds 3 --seed 100
 
 A row starts from wrong rules, from half-right ones, from scratch with as many planes as the rules have, and from scratch with the
-defaults. While it learns, the policy is evaluated 40 times: deterministic play of 20 episodes on Gymnasium environments, on our own
+defaults. While it learns, the policy is evaluated 40 times: deterministic play of 100 episodes on Gymnasium environments, on our own
 tasks drawn play of 200. Where the mean reaches the threshold, 100 (or 1,000) fresh episodes must confirm it; the steps so far are
 what it took, and the seed stops. A seed that never gets there counts with the whole budget. What is finished is kept in the folder
 of results, one file per seed, and not run again; remove it after a change of the library.
@@ -145,7 +145,7 @@ def trained(row: Row, start: str, seed: int) -> dict[str, Any]:
         spent = int((report.episodes if row.is_ours else report.env_steps)[0])
         if spent < len(looks) * row.budget / LOOKS:
             return None
-        found = measured(row, model, report.policies, 200 if row.is_ours else 20)
+        found = measured(row, model, report.policies, 200 if row.is_ours else 100)
         looks.append([spent, found])
         if (
             found >= row.threshold

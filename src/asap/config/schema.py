@@ -169,6 +169,9 @@ class RunConfig:
     search_share: float = setting(
         0.2, "Share of the steps after which the search for a start gives up.", above=0.0, high=1.0
     )
+    try_images: bool = setting(
+        True, "Given rules: try a few episodes the other way round, too, and start from that if all of them do better."
+    )
     source: str | None = setting(None, "Run to start from, with its policies, seed by seed; as by `asap transfer`.")
     search_episodes: int = setting(
         0,
