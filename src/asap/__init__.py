@@ -6,19 +6,25 @@ from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.registration import register_with_gymnasium
 
 if TYPE_CHECKING:
-    from asap.model.model import ASAP
+    from asap.distill import distill
+    from asap.model.model import ASAP, load_rules
 
 __version__ = "0.2.0.dev0"
-__all__ = ["ASAP", "RunError", "UserError", "__version__"]
+__all__ = ["ASAP", "RunError", "UserError", "__version__", "distill", "load_rules"]
 
 register_with_gymnasium()
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ASAP":  # Imported on first use: JAX takes a second, and `asap --help` does not need it.
-        from asap.model.model import ASAP
+    # Imported on first use: JAX takes a second, and `asap --help` does not need it.
+    if name in ("ASAP", "load_rules"):
+        from asap.model import model
 
-        return ASAP
+        return getattr(model, name)
+    if name == "distill":
+        from asap.distill import distill
+
+        return distill
     raise AttributeError(f"module 'asap' has no attribute {name!r}")
 
 

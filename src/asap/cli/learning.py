@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 _TASKS = "A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function."
 _OFFLINE = "Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
 _TENSORBOARD = "Write curves for TensorBoard, with the names of stable-baselines3."
+_RULES = (
+    "Start from these rules and correct them; -k adds planes to theirs. See docs/rules.md and `asap check --rules`."
+)
+_FREEZE = "Keep the skills or the partition as they are."
 _SET = "Any setting, e.g. learn.epochs=4; see `asap settings`."
 _WORKERS = (
     "Who plays a Gymnasium environment: 0 (this process), a number of processes, ray or ray:N. The result is the same."
@@ -59,6 +63,8 @@ def train(
     hyperplanes: Annotated[int | None, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
     skills: Skills = None,
     features: Features = None,
+    rules: Annotated[str | None, typer.Option(metavar="FILE", help=_RULES)] = None,
+    freeze: Annotated[str | None, typer.Option(metavar="PART", help=_FREEZE)] = None,
     learner: Annotated[
         str | None, typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood.")
     ] = None,
@@ -99,11 +105,13 @@ def train(
     from asap.compose import compose, feature_settings
     from asap.config.schema import Config
     from asap.config.toml import parse_settings
+    from asap.policy.rules.given import read_file
     from asap.workers.hire import parse_workers
 
     parse_workers(workers)
     options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes, "run.steps": steps}
     options |= {"policy.hyperplanes": hyperplanes, "policy.skills": skills, **feature_settings(features)}
+    options |= {"policy.rules": None if rules is None else read_file(rules), "policy.keep": freeze}
     options |= {"learn.learner": learner, "learn.gradient": gradient}
     options |= {"offline.data": offline, "offline.drop_bad_rows": drop_bad_rows or None}
     options |= {"env.options": env_options, "env.max_steps": max_steps, "env.step_timeout": step_timeout}
@@ -116,7 +124,8 @@ def train(
     else:
         if env is not None:
             raise UserError("--env", "is for --resume", env, "name the environment in place of TASK")
-        settings, found = compose(tasks or [], options, preset, config, parse_settings(Config, set_ or []))
+        values = parse_settings(Config, set_ or [])
+        settings, found = compose(tasks or [], options, preset, config, values, rules_name=rules or "rules")
         run = create_run(settings, found, out, "+".join(settings.run.tasks))
     result, stop = _train_to_end(run, settings, found, workers, tensorboard, wandb)
     report = result.summary(str(run.path))
@@ -128,9 +137,7 @@ def train(
 def transfer(
     source: Annotated[str, typer.Argument(metavar="RUN", help="Run directory to start from.")],
     tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="The task to learn now, or several.")],
-    freeze: Annotated[
-        str | None, typer.Option(metavar="PART", help="Keep the skills or the partition as they are.")
-    ] = None,
+    freeze: Annotated[str | None, typer.Option(metavar="PART", help=_FREEZE)] = None,
     search_symmetries: Annotated[bool, typer.Option("--search-symmetries", help=_SYMMETRIES)] = False,
     seed: Annotated[int | None, typer.Option(help="First seed; default: as in the source.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds; default: one for each of the source's.")] = None,

@@ -162,6 +162,9 @@ def explain(
     rules: Annotated[bool, typer.Option("--rules", help="As a file of rules: all but the rules in comments.")] = False,
     digits: Annotated[int | None, typer.Option(help="Digits of numbers; default: as few as keep the actions.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Numbers with all their digits.")] = False,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="What learning made of given rules, and what it gained.")
+    ] = False,
     every: Annotated[
         bool, typer.Option("--all", help="Show the skills of regions that were never visited, too.")
     ] = False,
@@ -178,6 +181,9 @@ def explain(
 
     checked_digits("--digits", digits)
     model = _loaded(run, env, env_options, best, seed=seed)
+    if changes:
+        found = model.changes(digits=digits)
+        return tell(json_, found.as_dict(), found.text)
     explanation = model.explanation(task, digits=digits, exact=exact, every=every)
     tell(json_, explanation.as_dict(), explanation.file.rstrip() if rules else explanation.text)
 
@@ -203,6 +209,8 @@ def plot(
     folder = make_folder(out if out is not None else source if source.is_dir() else source.parent)
     title = f"{shown.name}, seed {model.seed}" + (", best checkpoint" if best else "")
     pictures = {"partition": model.plot(shown.name, title)}
+    if model.config.policy.rules:
+        pictures["changes"] = model.plot_changes(shown.name)
     if source.is_dir():
         pictures |= _curves(source, model, shown)
     written = {}

@@ -28,6 +28,7 @@ from asap.base.spec import Task, TaskSet
 from asap.compose import compose, feature_settings, given_task, refuse_unsaid, same_but_for_budget, with_budget
 from asap.config.schema import Config
 from asap.config.toml import parse_settings
+from asap.envs.gymnasium.task import without_env
 from asap.envs.recorded import SaidEnv
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, OnProgress, ignore_progress
@@ -39,7 +40,7 @@ from asap.model.training import blank_start, holds_run, run_at, seeds_of, tempor
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.from_policy import checked_digits
-from asap.policy.rules.given import read_text
+from asap.policy.rules.given import Given, given_rules, read_text
 from asap.policy.score import parameters_of
 from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback
@@ -50,6 +51,7 @@ from asap.workers.hire import IN_PROCESS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from asap.show.words.changes import Changes
     from asap.show.words.explain import Explanation
 
 EPISODES_TO_READ = 200  # Played at most to tell how much each skill is used, for words and pictures.
@@ -301,6 +303,40 @@ class ASAP:
         return reading.rules(self.policy, shown, checked_digits("digits", digits), bool(exact))
 
     @property
+    def given(self) -> Given:
+        """The rules that learning started from."""
+        if not self.config.policy.rules:
+            cure = "give some: ASAP(env, rules=...), or asap train ENV --rules FILE"
+            raise UserError("rules", "the model was learned from none", ", ".join(self.tasks.names), cure)
+        return given_rules(self.config.policy, self.tasks.tasks)
+
+    def changes(self, *, digits: int | None = None) -> "Changes":
+        """What learning made of the given rules: which plane moved and by how much, which skill changed, what it gained."""
+        return reading.changes(self, self._play_to_read, checked_digits("digits", digits))
+
+    def plot_changes(self, task: str | None = None) -> "Figure":
+        """The partition of the given rules beside the corrected one."""
+        return reading.plot_changes(self, self.task(task), self._play_to_read)
+
+    @classmethod
+    def from_rules(
+        cls,
+        rules: str | os.PathLike,
+        observation_names: Iterable[str],
+        action_names: Iterable[str],
+        action_low: ArrayLike | None = None,
+        action_high: ArrayLike | None = None,
+    ) -> "ASAP":
+        """A model without any environment: it predicts, explains, plots, saves. Bounds of actions mean that they are numbers
+        to set."""
+        text, name = read_text(rules)
+        task = without_env(tuple(observation_names), tuple(action_names), action_low, action_high)
+        model = cls.__new__(cls)
+        model._set_up(*compose([task.name], {"policy.rules": text}, task=task, rules_name=name), IN_PROCESS)
+        model._is_drawn = False
+        return model
+
+    @property
     def verdict(self) -> Verdict | None:
         """How the training came out that has come to these policies; None where nobody knows."""
         return reading.verdict(self._verdict, self.policies)
@@ -353,3 +389,9 @@ class ASAP:
     def _adopt(self, saved: Saved) -> None:
         self._hold(policies_in(saved), saved.state, *saved.counts(self._index))
         self._is_drawn, self._verdict = saved.drawn, saved.verdict
+
+
+def load_rules(rules: str | os.PathLike, env: Any = None, **names: Any) -> ASAP:
+    """A model from rules, a text or the path of a file: for an environment, or for `observation_names` and `action_names`
+    (and bounds of numbers to set, `action_low` and `action_high`)."""
+    return ASAP.from_rules(rules, **names) if env is None else ASAP(env, rules=rules, **names)

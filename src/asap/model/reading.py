@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from asap.model.model import ASAP
+    from asap.show.words.changes import Changes
     from asap.show.words.explain import Explanation
 
 Play = Callable[
@@ -61,6 +62,28 @@ def rules(policy: ASAPPolicy, tasks: tuple[Task, ...], digits: int | None, is_ex
     fixed = tasks[0].descriptor if is_fixed else None
     found, *_ = read_rounded(policy, vocabulary, sample, digits, is_exact, fixed)
     return "\n".join([*write_rules(found.book, planes=found.planes or None), ""])
+
+
+def changes(model: "ASAP", play: Play, digits: int | None) -> "Changes":
+    """What learning made of the given rules, with both played on the same episodes."""
+    from asap.show.words.changes import changes
+
+    given, deterministic = model.given, model.config.run.deterministic
+    try:
+        played = play([given.policy()], deterministic), play([model.policy], deterministic)
+    except EnvNotMade as error:
+        _tell(error)
+        played = None
+    return changes(given, model.policy, model.tasks, played, deterministic, digits)
+
+
+def plot_changes(model: "ASAP", shown: Task, play: Play) -> "Figure":
+    """The partition of the given rules, and the one that learning made of it."""
+    from asap.show.figures import side_by_side
+
+    policies = model.given.policy(), model.policy
+    figures = [plot(policy, model.tasks, shown, shown.name, play) for policy in policies]
+    return side_by_side(figures, ["given", "corrected"], f"{shown.name}, seed {model.seed}: what learning changed")
 
 
 def verdict(source: Verdict | Path | None, policies: ASAPPolicy) -> Verdict | None:

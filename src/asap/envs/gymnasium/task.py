@@ -286,3 +286,27 @@ def restore(record: dict[str, Any]) -> HostedTask:
     if not _is_threshold(threshold):
         raise UserError("task", "has a reward threshold that is no number", repr(threshold)[:80], "save it again")
     return HostedTask(source.name, source, limits, spec, threshold, *spaces_, is_recorded=True)
+
+
+def without_env(
+    observation_names: tuple[str, ...], action_names: tuple[str, ...], low: Any = None, high: Any = None
+) -> HostedTask:
+    """A task of names alone, for rules that nobody plays here: its policy can be read, asked, drawn and saved."""
+    for field, names in (("observation_names", observation_names), ("action_names", action_names)):
+        if not names or len(set(names)) != len(names) or not all(map(is_name, names)):
+            raise UserError(field, "must be different names, at least one", show(names), "give a list of texts")
+    count = len(action_names)
+    if (low is None) != (high is None):
+        raise UserError("action_low", "needs action_high", show(low), "give both bounds of numbers to set, or none")
+    observed = spaces.Box(-np.inf, np.inf, (len(observation_names),), np.float32)
+    if low is None:
+        action_space: Space = spaces.Discrete(count)
+    else:
+        try:
+            bounds = [np.broadcast_to(np.asarray(bound, np.float32), (count,)) for bound in (low, high)]
+            action_space = spaces.Box(*bounds, dtype=np.float32)
+        except (TypeError, ValueError, AssertionError):
+            raise UserError("action_low", "must hold a number per action", show(low), "give lists of bounds") from None
+    shape = {"observation_names": observation_names, "action_names": action_names, "horizon": 1000}
+    spec = Spec(**shape, discount=DISCOUNT, **_spec_of_spaces(observed, action_space))
+    return HostedTask("rules", EnvSource("rules"), EnvLimits(), spec, None, observed, action_space, is_recorded=True)

@@ -166,7 +166,7 @@ def _undecided(skill: Skill, values: Float[np.ndarray, "V N"], book: Rulebook) -
 def read_text(source: object) -> tuple[str, str]:
     """Rules as they are given, a text or the path of a file, and a name for messages."""
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and _is_path(source)):
-        return _file_text(Path(source)), str(source)
+        return read_file(source), str(source)
     if not isinstance(source, str):
         what = "must be a text, or the path of a file"
         raise UserError("rules", what, type(source).__name__, "give text, or pathlib.Path(FILE)")
@@ -181,7 +181,8 @@ def _is_path(text: str) -> bool:
         return False
 
 
-def _file_text(path: Path) -> str:
+def read_file(path: str | Path) -> str:
+    """The text of a file of rules."""
     try:
         data = read_regular(Path(path).resolve(), 4 * LONGEST_TEXT)
     except (BadFile, OSError, ValueError) as error:
