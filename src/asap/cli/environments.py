@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from asap.envs.gymnasium.make import EnvLimits, EnvSource
     from asap.workers.failures import Recording
 
+_RULES = "Read and play these rules: what they return, which cases are used or missing, and a picture."
 TWICE = 3  # Episodes that are played twice.
 MOST_SHOWN = 20
 
@@ -30,6 +31,10 @@ def check(
     episodes: Annotated[int, typer.Option(help="Episodes of random play.")] = 10,
     seed: Annotated[int, typer.Option(help="What the first episode is reset with.")] = 0,
     replay: Annotated[str | None, typer.Option(metavar="FILE", help="Play a recorded failure again.")] = None,
+    rules: Annotated[str | None, typer.Option(metavar="FILE", help=_RULES)] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="With --rules: the picture; default: FILE.png of the rules.")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting of env.; see `asap settings`.")
     ] = None,
@@ -37,16 +42,47 @@ def check(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Check an environment under random play: spaces, ranges, speed, and determinism under a seed."""
+    """Check an environment under random play: spaces, ranges, speed, and determinism under a seed.
+
+    With --rules, check rules on it before learning from them.
+    """
     from asap.config.schema import Config
     from asap.config.settings import override
     from asap.config.toml import parse_settings
     from asap.envs.gymnasium.registration import IDS
     from asap.envs.resolve import limits_of, options_of
 
+    if rules is not None:
+        return check_rules_on(env, rules, episodes, seed, out, set_ or [], env_options, json_)
     said = {} if env_options is None else {"env.options": env_options}
     settings = override(Config(), {**parse_settings(Config, set_ or []), **said}).env
     check_env(IDS.get(env, env), options_of(settings), episodes, seed, replay, json_, limits_of(settings))
+
+
+def check_rules_on(
+    env: str, path: str, episodes: int, seed: int, out: str | None, set_: list[str], options: str | None, as_json: bool
+) -> None:
+    """Plays rules on an environment or a task of ours, and draws them."""
+    from pathlib import Path
+
+    from asap.base.episodes import require_episodes, require_seed
+    from asap.base.files import saving
+    from asap.config.schema import Config
+    from asap.config.toml import parse_settings
+    from asap.model.model import ASAP
+    from asap.model.rules_check import check_rules, rules_in_words
+
+    require_episodes("--episodes", episodes)
+    require_seed("--seed", seed)
+    if out is not None:
+        require_writable_place(out)
+    said = {} if options is None else {"env.options": options}
+    model = ASAP(env, rules=Path(path), settings={**parse_settings(Config, set_), **said})
+    report = check_rules(model, episodes, seed)
+    picture = Path(path).with_suffix(".png") if out is None else Path(out)
+    with saving(picture, "picture", "or choose another place by --out") as file:
+        model.plot(title=f"{env}, {Path(path).name}").savefig(file, format="png", dpi=150)
+    tell(as_json, {**report, "picture": str(picture)}, f"{rules_in_words(report, path)}\npicture      {picture}")
 
 
 def check_env(

@@ -81,9 +81,9 @@ def plot_changes(model: "ASAP", shown: Task, play: Play) -> "Figure":
     """The partition of the given rules, and the one that learning made of it."""
     from asap.show.figures import side_by_side
 
-    policies = model.given.policy(), model.policy
-    figures = [plot(policy, model.tasks, shown, shown.name, play) for policy in policies]
-    return side_by_side(figures, ["given", "corrected"], f"{shown.name}, seed {model.seed}: what learning changed")
+    policies = {"given": model.given.policy(), "corrected": model.policy}
+    figures = [plot(policy, model.tasks, shown, name, play) for name, policy in policies.items()]
+    return side_by_side(figures, f"{shown.name}, seed {model.seed}: what learning changed")
 
 
 def verdict(source: Verdict | Path | None, policies: ASAPPolicy) -> Verdict | None:

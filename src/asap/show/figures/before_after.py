@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 DPI = 150
 
 
-def side_by_side(figures: Sequence[Figure], titles: Sequence[str], title: str) -> Figure:
+def side_by_side(figures: Sequence[Figure], title: str) -> Figure:
     """Each as it would be saved by itself: maps have legends, panels and colour bars of their own."""
     images = [_drawn(figure) for figure in figures]
     width = sum(image.shape[1] for image in images) / DPI
@@ -19,13 +19,11 @@ def side_by_side(figures: Sequence[Figure], titles: Sequence[str], title: str) -
         whole = Figure(figsize=(width, height), layout="constrained")
         whole.suptitle(title, x=0.01, ha="left", fontsize=13)
         ratios = [image.shape[1] for image in images]
-        for axes, image, words in zip(
-            whole.subplots(1, len(images), width_ratios=ratios, squeeze=False)[0], images, titles
-        ):
+        panels = whole.subplots(1, len(images), width_ratios=ratios, squeeze=False)[0]
+        for axes, image in zip(panels, images):
             axes.imshow(image, interpolation="antialiased")
             axes.set_anchor("N")
             axes.set_axis_off()
-            axes.set_title(words, loc="left", fontsize=12)
     return whole
 
 
