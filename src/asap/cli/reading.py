@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asap.base.errors import UserError, to_stderr
-from asap.cli.app import Debug, Env, EnvOptions, Json, app, in_words, make_folder, other_in_words, tell
+from asap.cli.app import (
+    Debug,
+    Env,
+    EnvOptions,
+    Json,
+    app,
+    in_words,
+    make_folder,
+    other_in_words,
+    require_writable_place,
+    tell,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -244,3 +255,51 @@ def _curves(path: Path, model: "ASAP", task: "Task") -> dict[str, "Figure"]:
         "learning": figures.learning_curves(seeds, task.reference, title=f"{task.name}: learning"),
         "usage": figures.skill_usage(*usage, title=f"{task.name}: use of skills, seed {model.seed}"),
     }
+
+
+@app.command()
+def prune(
+    run: RunPath,
+    loss: Annotated[float, typer.Option(help="Share of the way from random play to the present return.")] = 0.05,
+    episodes: Annotated[int, typer.Option(help="Fresh episodes of each step that is tried.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 1,
+    trained_seed: Annotated[int | None, typer.Option(help="Which trained seed; default: the first.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The smaller model; default: RUN/pruned.asap.")
+    ] = None,
+    best: Best = False,
+    env: Env = None,
+    env_options: EnvOptions = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take planes and skills out of a policy, as long as that costs little; the result is a saved model.
+
+    Every command takes it in place of a run: `asap explain RUN/pruned.asap`.
+    """
+    from asap.base.episodes import require_episodes, require_seed
+    from asap.config.schema import Config
+    from asap.config.settings import override
+    from asap.model.pruning import prune
+    from asap.runs.loggers import ProgressBar
+
+    require_episodes("--episodes", episodes)
+    require_seed("--seed", seed)
+    source = Path(run)
+    place = out or str((source if source.is_dir() else source.parent) / "pruned.asap")
+    require_writable_place(place)
+    model = _loaded(run, env, env_options, best, seed=trained_seed)
+    count = 0
+
+    def on_progress(played: int) -> None:
+        nonlocal count
+        count += played * episodes
+        progress.count(min(count, total))
+
+    planes, skills = model.policy.partition.num_planes, model.policy.num_skills
+    total = episodes * (2 + planes + skills * (skills - 1) // 2)  # Of the first round; later ones are smaller.
+    with ProgressBar(override(Config(), {"run.episodes": total}), "pruning") as progress:
+        found = prune(model, loss, episodes, seed, on_progress)
+    found.model.save(place)
+    report = {**found.as_dict(), "rules": found.model.rules().splitlines(), "model": place, "run": run}
+    tell(json_, report, f"{found.in_words()}\n\n{found.model.rules()}\nmodel  {place}")

@@ -35,12 +35,14 @@ from asap.experience.protocol import EpisodeIds, Evaluation, OnProgress, ignore_
 from asap.model import reading
 from asap.model.files import Saved, are_equal, policies_in, read_saved, source_policies, write_saved
 from asap.model.predict import Predictor
+from asap.model.pruning import prune
 from asap.model.result import Result, evaluation_report
 from asap.model.training import blank_start, holds_run, run_at, seeds_of, temporary_folder, train_run
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.from_policy import checked_digits
 from asap.policy.rules.given import Given, given_rules, read_text
+from asap.policy.rules.text import rules_text
 from asap.policy.score import parameters_of
 from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback
@@ -300,7 +302,7 @@ class ASAP:
         """The policy as rules that load again, for every region; nothing is played. Numbers have the fewest digits that keep
         the actions, or so many `digits`, or all (`exact`)."""
         shown = self.tasks.tasks if task is None else (self.task(task),)
-        return reading.rules(self.policy, shown, checked_digits("digits", digits), bool(exact))
+        return rules_text(self.policy, shown, checked_digits("digits", digits), bool(exact))
 
     @property
     def given(self) -> Given:
@@ -317,6 +319,11 @@ class ASAP:
     def plot_changes(self, task: str | None = None) -> "Figure":
         """The partition of the given rules beside the corrected one."""
         return reading.plot_changes(self, self.task(task), self._play_to_read)
+
+    def prune(self, loss: float = 0.05, episodes: int = 200, seed: int = 1) -> "ASAP":
+        """A model with fewer planes and skills, as far as the return stays within `loss`: a share of the way from random play
+        to the present return. Of the seed that is looked at."""
+        return prune(self, loss, require_episodes("episodes", episodes), require_seed("seed", seed)).model
 
     @classmethod
     def from_rules(

@@ -14,9 +14,6 @@ from asap.experience.protocol import Evaluation
 from asap.learn.state import parameter_digest
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
-from asap.policy.rules.from_policy import Sample, read_rounded, sample_states
-from asap.policy.rules.rulebook import Vocabulary
-from asap.policy.rules.write import write_rules
 from asap.runs.directory import Run, print_note
 
 if TYPE_CHECKING:
@@ -52,16 +49,6 @@ def explanation(model: "ASAP", shown: Task | None, play: Play, **how: Any) -> "E
         line = f"seed {model.seed} of {count}: each seed numbers its skills in its own way"
         explained = replace(explained, title=f"{line}\n{explained.title}")
     return explained if outcome is None else explained.judged(outcome.as_dict(), outcome.notes())
-
-
-def rules(policy: ASAPPolicy, tasks: tuple[Task, ...], digits: int | None, is_exact: bool) -> str:
-    """Of all tasks, or of one that is to be shown alone."""
-    vocabulary, states = Vocabulary.of(tasks[0].spec, len(tasks[0].descriptor)), sample_states(policy, tasks[0])
-    is_fixed = len(tasks) == 1 and {policy.psi.task, policy.phi.task} != {"none"}
-    sample = Sample.of({task.descriptor: states for task in tasks})
-    fixed = tasks[0].descriptor if is_fixed else None
-    found, *_ = read_rounded(policy, vocabulary, sample, digits, is_exact, fixed)
-    return "\n".join([*write_rules(found.book, planes=found.planes or None), ""])
 
 
 def changes(model: "ASAP", play: Play, digits: int | None) -> "Changes":

@@ -64,6 +64,51 @@ def mixture(policy: ASAPPolicy, skills: Array, usage: Float[Array, "S"]) -> Floa
     return mixed[:, None] / policy.skills.alpha_theta
 
 
+def merged_by_fit(
+    policy: ASAPPolicy,
+    plane: int | None,
+    groups: Sequence[tuple[int, ...]],
+    region_skills: Sequence[int],
+    states: np.ndarray,
+    m: np.ndarray,
+    active: np.ndarray,
+) -> ASAPPolicy:
+    """Without a plane, or without any: skills that become one are fitted to what was done at (N, O) states by those that were
+    active there, logits or means by least squares. `groups` are the old skills of each new one."""
+    used = [np.isin(active, group) for group in groups]
+    phi = np.asarray(policy.phi(states.T, np.tile(m[:, None], (1, len(states)))), float)
+    phi = phi if phi.ndim == 2 else np.tile(phi[:, None], (1, len(states)))
+    theta, log_std = np.asarray(policy.skills.theta, float), getattr(policy.skills, "log_std", None)
+    rows, deviations = [], []
+    for group, mask in zip(groups, used):
+        if len(group) == 1 or not mask.any():
+            rows.append(theta[list(group)].mean(0))
+            deviations.append(None if log_std is None else np.asarray(log_std)[list(group)].mean(0))
+            continue
+        inputs, own = phi[:, mask], theta[active[mask]]
+        wanted = np.einsum("nad,dn->an", own, inputs)
+        if log_std is None and policy.phi.constant:  # The mixture: logits of a mean are no mean of logits.
+            chances = np.exp(policy.skills.alpha_theta * (wanted - wanted.max(0)))
+            mean = (chances / chances.sum(0)).mean(1)
+            rows.append((np.log(np.maximum(mean, 1e-12)) / float(policy.skills.alpha_theta))[:, None])
+            deviations.append(None)
+            continue
+        square = inputs @ inputs.T + 1e-6 * mask.sum() * np.eye(len(inputs))
+        rows.append(np.linalg.solve(square, inputs @ wanted.T).T)
+        if log_std is None:
+            deviations.append(None)
+        else:
+            error = (wanted - rows[-1] @ inputs) ** 2 + np.exp(2 * np.asarray(log_std, float)[active[mask]].T)
+            deviations.append(0.5 * np.log(error.mean(1)))
+    new = {"theta": np.float32(rows)} | ({} if log_std is None else {"log_std": np.float32(deviations)})
+    skills = dataclasses.replace(policy.skills, **new)
+    kept = tuple(index for index, group in enumerate(groups) if len(group) == 1 and group[0] in policy.kept.skills)
+    if plane is not None:
+        return _without_plane(policy, plane, skills, region_skills, kept)
+    partition = _partition(policy.partition, policy.partition.beta, region_skills)
+    return dataclasses.replace(policy, partition=partition, skills=skills, kept=policy.kept._replace(skills=kept))
+
+
 def grow(policy: ASAPPolicy, plane_beta: Float[Array, "F"]) -> ASAPPolicy:
     """One more plane, the last, with equal skills on both sides: the policy is as before until they part."""
     beta = jnp.concatenate([policy.partition.beta, jnp.asarray(plane_beta)[None]])
