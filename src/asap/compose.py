@@ -15,7 +15,6 @@ from asap.envs.gymnasium.make import harmless, is_registered
 from asap.envs.recorded import SaidEnv, is_own_file, task_records, tasks_in_file
 from asap.envs.resolve import is_ours, live_task, notes_on, options_of, parse_tasks, resolve, task_set
 from asap.policy.build import build_psi, require_memory, require_sensible
-from asap.policy.rules.given import settings_of_rules
 from asap.runs.directory import Run, print_note
 
 
@@ -58,6 +57,8 @@ def compose(
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
     if config.policy.rules:
+        from asap.policy.rules.given import settings_of_rules
+
         asked, skills = in_call.get("policy.hyperplanes"), in_call.get("policy.skills", "constant")
         config = override(config, settings_of_rules(config.policy, found, rules_name, asked, skills))
     config, checked = _for_tasks(config, names, weights, found)

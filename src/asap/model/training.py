@@ -22,7 +22,6 @@ from asap.config.schema import Config, PolicyConfig
 from asap.config.toml import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress
-from asap.learn.from_rules import start_from_rules
 from asap.learn.loop import Loop
 from asap.learn.search import found_start, num_tried
 from asap.learn.state import Budget, Start, TrainState, drawn_policy, drawn_start, parameter_digest, restored
@@ -227,6 +226,8 @@ def _starts(training: Training, experience: Experience) -> Start:
     found = []
     for index, seed in enumerate(seeds_of(config)):
         if given is None and config.policy.rules:
+            from asap.learn.from_rules import start_from_rules
+
             start, notes = start_from_rules(config, experience, seed)
             for note in notes if not found else ():  # Of the first seed: others may differ in the last digits.
                 training.notice(note)

@@ -17,7 +17,6 @@ from asap.policy.features import Basis, Features, Fourier, Network, Polynomial
 from asap.policy.host import Plan
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
-from asap.policy.rules.given import given_rules
 from asap.policy.skills import GaussianSkills, GibbsSkills, UniformSkills
 
 START_SCALE = 0.01  # Skills start near uniform: symmetric ones would get equal gradients and never part.
@@ -28,6 +27,8 @@ START_LOG_STD = -0.5  # Of Gaussian skills, whose range of actions is from -1 to
 def build_policy(config: PolicyConfig, tasks: tuple[Task, ...], generator: np.random.Generator) -> ASAPPolicy:
     """A fresh policy at its misspecified start, or as rules have it; the first task decides what is left open."""
     if config.rules:
+        from asap.policy.rules.given import given_rules  # Most trainings need none, and start sooner.
+
         return _kept(given_rules(config, tasks).policy(), config)
     psi, phi = build_psi(config, tasks), build_phi(config, tasks)
     num_psi, num_phi = psi.size(len(tasks[0].descriptor)), phi.size(len(tasks[0].descriptor))
