@@ -105,13 +105,12 @@ def train(
     from asap.compose import compose, feature_settings
     from asap.config.schema import Config
     from asap.config.toml import parse_settings
-    from asap.policy.rules.given import read_file
     from asap.workers.hire import parse_workers
 
     parse_workers(workers)
     options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes, "run.steps": steps}
     options |= {"policy.hyperplanes": hyperplanes, "policy.skills": skills, **feature_settings(features)}
-    options |= {"policy.rules": None if rules is None else read_file(rules), "policy.keep": freeze}
+    options |= {"policy.rules": None if rules is None else _text_of(rules), "policy.keep": freeze}
     options |= {"learn.learner": learner, "learn.gradient": gradient}
     options |= {"offline.data": offline, "offline.drop_bad_rows": drop_bad_rows or None}
     options |= {"env.options": env_options, "env.max_steps": max_steps, "env.step_timeout": step_timeout}
@@ -174,6 +173,12 @@ def transfer(
     before += f", success {100 * success:.1f} %" if is_known else ""
     tell(json_, report, f"{before}{' (means over seeds)' if settings.run.seeds > 1 else ''}\n{_in_words(report)}")
     _leave_if_stopped(run, stop)
+
+
+def _text_of(path: str) -> str:
+    from asap.policy.rules.given import read_file  # Most trainings need none, and start sooner.
+
+    return read_file(path)
 
 
 def create_run(config: "Config", tasks: "TaskSet", out: str | None, stem: str) -> "Run":
