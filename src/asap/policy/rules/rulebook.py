@@ -4,6 +4,7 @@ Everything is in the units that people read: a variable is `scale * number + shi
 number. `Rulebook.policy` gives the policy back, so that what is printed is what is played.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ SHARP = 1e-6  # What stands for `within` where a test has none, relative to the 
 NEVER = -30.0  # Logarithm of the chance that stands for 0 %: policies hold finite numbers.
 MOST_TESTS = 10  # There are 2^K regions.
 SURE = 1e-3  # Deviation of a Gaussian skill that is given none, relative to the action's range.
+MOST_FEATURES = 50_000
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,18 @@ class Scores(NamedTuple):
     sums: tuple[Sum, ...]
     keep: bool = False
 
+    @classmethod
+    def of(cls, listed: dict[int, Sum], count: int, keep: bool = False) -> "Scores":
+        """Of some of `count` actions: each other one stays below the first of these, wherever the state is."""
+        never = listed[min(listed)].plus(Sum({}, NEVER))
+        return cls(tuple(listed.get(action, never) for action in range(count)), keep)
+
+    @property
+    def listed(self) -> dict[int, Sum]:
+        """Those that can be the largest."""
+        never = [value.plus(Sum({}, NEVER)) for value in self.sums]
+        return {action: value for action, value in enumerate(self.sums) if value not in never}
+
 
 class Controls(NamedTuple):
     """Numbers to set, in the environment's units: drawn around each sum, and kept within the bounds."""
@@ -145,31 +159,53 @@ class Rulebook(NamedTuple):
             np.zeros(values.shape[1], int),
         )
         skills = np.asarray(self.region_skills)[regions]
-        every = [np.array([value.at(values, phi_units) for value in self._sums(skill)]) for skill in self.skills]
+        every = [np.array([value.at(values, phi_units) for value in self.sums_of(skill)]) for skill in self.skills]
         chosen = np.stack(every)[skills, :, np.arange(len(skills))]
         bounds = self.vocabulary.action_bounds
         return skills, chosen.argmax(1) if bounds is None else np.clip(chosen, bounds.low, bounds.high)
 
-    def policy(self, inputs: Sequence[int] = (), alpha_beta: float = 1.0, alpha_theta: float = 1.0) -> ASAPPolicy:
-        """The policy that the rules are. `inputs` are observations that learning may use beside those that occur."""
-        scale, shift = self.vocabulary.affine
+    def policy(
+        self,
+        inputs: Sequence[int] = (),
+        alpha_beta: float = 1.0,
+        alpha_theta: float = 1.0,
+        centre: Float[np.ndarray, "O"] | None = None,
+    ) -> ASAPPolicy:
+        """The policy that the rules are. `inputs` are observations that learning may use beside those that occur.
+
+        `centre` is what observations are near to: the policy's weights have 32 bits, which hold 10,000.5 to 0.001.
+        """
+        scale, shift, centre = self._affine_from(centre)
         margins = [test.margin.substituted(scale, shift) for test in self.tests]
         psi = features_for(margins, self.vocabulary, inputs, self.psi_network, constant=False)
-        beta = np.array([weights_on(psi, value, self.vocabulary) for value in margins], float).reshape(len(margins), -1)
-        if not margins:
-            beta = np.zeros((0, psi.size(len(self.vocabulary.descriptors))))
+        psi = _centred(psi, centre)
+        beta = weights_on(psi, margins, self.vocabulary)
         named = tuple(self.region_skills)
         shared = None if named == tuple(range(len(named))) else named
         partition = Partition(np.float32(beta / alpha_beta), np.float32(alpha_beta), shared)
-        phi, skills = self._skills(inputs, alpha_theta)
+        phi, skills = self._skills(inputs, alpha_theta, centre)
         return ASAPPolicy(partition, skills, psi, phi, self.termination)
 
-    def _skills(self, inputs: Sequence[int], alpha_theta: float) -> tuple[Features, GibbsSkills | GaussianSkills]:
-        (scale, shift), bounds = self.vocabulary.affine, self.vocabulary.action_bounds
-        rows = [[value.substituted(scale, shift) for value in self._sums(skill)] for skill in self.skills]
-        every = [value for row in rows for value in row]
+    def _affine_from(
+        self, centre: Float[np.ndarray, "O"] | None
+    ) -> tuple[Float[np.ndarray, "V"], Float[np.ndarray, "V"], Float[np.ndarray, "O"]]:
+        """Scale and shift of what is read, from observations of which the centre was taken off."""
+        scale, shift = self.vocabulary.affine
+        count = len(self.vocabulary.observations)
+        has_network = self.psi_network is not None or self.phi_network is not None  # They have a scaling of their own.
+        centre = np.zeros(count) if centre is None or has_network else np.float32(centre).astype(float)
+        shift[:count] += scale[:count] * centre
+        return scale, shift, centre
+
+    def _skills(
+        self, inputs: Sequence[int], alpha_theta: float, centre: Float[np.ndarray, "O"]
+    ) -> tuple[Features, GibbsSkills | GaussianSkills]:
+        (scale, shift, _), bounds = self._affine_from(centre), self.vocabulary.action_bounds
+        every = [value.substituted(scale, shift) for skill in self.skills for value in self.sums_of(skill)]
         phi = features_for(every, self.vocabulary, inputs, self.phi_network, constant=not any(v.terms for v in every))
-        theta = np.array([[weights_on(phi, value, self.vocabulary) for value in row] for row in rows])
+        phi = _centred(phi, centre)
+        theta = weights_on(phi, every, self.vocabulary)
+        theta = theta.reshape(len(self.skills), len(self.vocabulary.actions), -1)
         if bounds is None:
             return phi, GibbsSkills(np.float32(theta / alpha_theta), np.float32(alpha_theta))
         theta = theta / bounds.scale[:, None]
@@ -178,7 +214,7 @@ class Rulebook(NamedTuple):
         deviations = [[size if d is None else d for d, size in zip(s.deviations, least)] for s in self.skills]
         return phi, GaussianSkills(np.float32(theta), np.float32(np.log(np.array(deviations) / bounds.scale)))
 
-    def _sums(self, skill: Skill) -> tuple[Sum, ...]:
+    def sums_of(self, skill: Skill) -> tuple[Sum, ...]:
         """Logits, or means."""
         count = len(self.vocabulary.actions)
         match skill:
@@ -200,7 +236,7 @@ def features_for(
     sums: Sequence[Sum], vocabulary: Vocabulary, inputs: Sequence[int], network: Features | None, constant: bool
 ) -> Features:
     """The smallest feature map that has all terms, in the numbers of observations and descriptors."""
-    terms = {term for value in sums for term in value.terms}
+    terms = {_as_feature(term) for value in sums for term in value.terms}
     if any(term.unit is not None for term in terms):
         return network
     count = len(vocabulary.observations)
@@ -211,16 +247,18 @@ def features_for(
     waves = sorted({term.wave for term in terms if term.wave is not None})
     if waves:
         if any(factors):
-            what = "a wave and an observation in one sum"
-            raise UserError(
-                "rules", f"{what}: features are either waves or products", "", "write all of them as one kind"
-            )
+            what = "a wave beside an observation: features are waves or products, not both"
+            raise UserError("rules", what, cure="write all of them as one kind")
         frequencies = np.array([[dict(wave.frequencies).get(v, 0.0) for v in used] for wave in waves])
         phases = np.float32([wave.phase for wave in waves])
         basis = Fourier(np.float32(frequencies), True, phases if phases.any() else None)
     else:
         degree = max([len(each) for each in factors], default=0)
         basis = Polynomial(0 if constant and task == "none" else max(1, degree))
+        size = math.comb(len(used) + basis.degree, basis.degree) * (1 + len(vocabulary.descriptors))
+        if size > MOST_FEATURES:
+            what = f"products of {basis.degree} of {len(used)} observations are more than {MOST_FEATURES:,} features"
+            raise UserError("rules", what, cure="use lower powers, or fewer observations")
     return Features.of(basis, used, task)
 
 
@@ -229,7 +267,7 @@ def _task_features(terms: Iterable[Term], count: int) -> str:
     descriptors = [(term, sum(v >= count for v in term.variables)) for term in terms]
     most = max((number for _, number in descriptors), default=0)
     if most > 1:
-        raise UserError("rules", "a product of two numbers of the task", "", "one in each product")
+        raise UserError("rules", "a product of two numbers of the task", cure="one in each product")
     if not most:
         return "none"
     is_alone = all(len(term.variables) == 1 and term.wave is None for term, number in descriptors if number)
@@ -241,12 +279,12 @@ def terms_of(features: Features, vocabulary: Vocabulary) -> list[Term]:
     count, inputs = len(vocabulary.observations), features.inputs
     match features.basis:
         case Polynomial():
-            base = [Term(tuple(inputs[j] for j in term)) for term in features.basis.terms(len(inputs))]
+            base = [Term(tuple(sorted(inputs[j] for j in term))) for term in features.basis.terms(len(inputs))]
         case Fourier(frequencies=frequencies, bias=bias, phases=phases):
             offsets = np.zeros(len(frequencies)) if phases is None else np.asarray(phases, float)
             rows = np.asarray(frequencies, float)
             waves = [
-                Wave(tuple((inputs[j], a) for j, a in enumerate(row.tolist()) if a), float(p))
+                Wave(tuple(sorted((inputs[j], a) for j, a in enumerate(row.tolist()) if a)), float(p))
                 for row, p in zip(rows, offsets)
             ]
             base = [ONE] * bias + [Term(wave=wave) for wave in waves]
@@ -260,6 +298,26 @@ def terms_of(features: Features, vocabulary: Vocabulary) -> list[Term]:
     return base
 
 
-def weights_on(features: Features, value: Sum, vocabulary: Vocabulary) -> list[float]:
-    coefficients = dict(value.items)
-    return [coefficients.get(term, 0.0) for term in terms_of(features, vocabulary)]
+def weights_on(features: Features, sums: Sequence[Sum], vocabulary: Vocabulary) -> Float[np.ndarray, "S F"]:
+    """The weights with which the features are these sums."""
+    places = {_as_feature(term): place for place, term in enumerate(terms_of(features, vocabulary))}
+    weights = np.zeros((len(sums), features.size(len(vocabulary.descriptors))))
+    for row, value in zip(weights, sums):
+        for term, c in value.items:
+            if c:
+                row[places[_as_feature(term)]] += c
+    return weights
+
+
+def _as_feature(term: Term) -> Term:
+    """With numbers of 32 bits in its wave, as feature maps have them: so it is found again among them."""
+    if term.wave is None:
+        return term
+    frequencies = ((v, float(np.float32(f))) for v, f in term.wave.frequencies)
+    return term._replace(wave=Wave(tuple((v, f) for v, f in frequencies if f), float(np.float32(term.wave.phase))))
+
+
+def _centred(features: Features, centre: Float[np.ndarray, "O"]) -> Features:
+    if isinstance(features.basis, Network) or features.constant or not centre.any():
+        return features
+    return dataclasses.replace(features, shift=np.float32(centre[list(features.inputs)]))
