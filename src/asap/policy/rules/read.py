@@ -15,7 +15,7 @@ from asap.policy.rules.read_regions import Branch, Rules, decided
 from asap.policy.rules.read_skills import read_controls, read_skill
 from asap.policy.rules.read_sums import LARGEST, NamedSum
 from asap.policy.rules.read_tests import Tests, read_keep, sees_states
-from asap.policy.rules.rulebook import Rulebook, Skill, Vocabulary, features_for
+from asap.policy.rules.rulebook import Choice, Rulebook, Skill, Vocabulary, features_for
 from asap.policy.rules.source import Line, Node, RulesError, Source, statements
 from asap.policy.rules.sums import Sum
 
@@ -213,6 +213,7 @@ class _Reader:
         skills = [
             (value, cursor, 0)
             for skill, cursor in zip(self.skills, self.skill_cursors)
+            if not isinstance(skill, Choice)
             for value in book.sums_of(skill)
         ]
         for value, cursor, offset in skills:

@@ -50,7 +50,7 @@ class Tests:
 
     def _place(self, test: Test, cursor: Cursor, start: int) -> Literal:
         _require_size(test, cursor, start)
-        size = 1.0 if is_list(test.value) else test.value.largest
+        size = test.value.largest
         value, within = test.value.scaled(1 / size), None if test.within is None else test.within / size
         sign = 1.0 if value.terms[min(value.terms, key=term_order)] > 0 else -1.0
         ordered = sorted(value.items, key=lambda item: term_order(item[0]))
@@ -60,11 +60,14 @@ class Tests:
                 cure = "leave some out: each doubles the regions"
                 cursor.fail(f"more than {MOST_TESTS} different tests", cure, start)
             self._known[key] = len(self.found), sign > 0
+            if cursor.names.vocabulary.numbered and is_list(test.value):
+                value, within = test.value, test.within
             self.found.append(Test(value, within, test.keep))
             self.places.append((cursor, start))
             return len(self.found) - 1, True
         place, is_positive = self._known[key]
         before = self.found[place]
+        within = None if within is None else within * before.value.largest
         if within is not None and before.within is not None and abs(within - before.within) > CLOSE * within:
             first, at = self.places[place]
             line = first.line.place(at)[0] + 1
