@@ -1,6 +1,7 @@
 """A line of rules, read from left to right: words, numbers and names; and what a person may have meant who wrote another."""
 
 import difflib
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ HABITS = [
     (re.compile(pattern, re.IGNORECASE), cure)
     for pattern, cure in (
         (r"(?<=[0-9],)[0-9]|(?<=[0-9]),[0-9]", "decimals are written with a point: 0.5"),
+        (r"=>|->|→|\{|(?<=-)>|:(?!\s*$)", "write `if TEST then ACTION`"),
         (r"==?|!=|<>|≠|is\b|equals\b", "numbers are compared by > or <"),
         (r"&", "tests are joined by `and`"),
         (r"\||(or|xor)\b", "tests are joined by `and` alone: write a case for each"),
@@ -31,8 +33,9 @@ HABITS = [
         (r"[“”„«»‘’'`]", 'names are quoted by plain double quotes: "NAME"'),
         (r"[−–—]", "a minus is written -"),
         (r"[×·⋅•]", "a product is written x*y"),
-        (r"[²³]", "a power is written x^2"),
-        (r"=>|->|→|\{|:(?!\s*$)", "write `if TEST then ACTION`"),
+        (r"\w*[²³]", "a power is written x^2"),
+        (r"(else|otherwise)\b", "write it on a line of its own"),
+        (r"if\b", "conditions stand in front: `if TEST then ACTION`"),
         (r"[0-9.]+\s*%", "percentages stand in brackets, behind an action: (90 %)"),
         (r"\(?\s*\+/-|\+-|±", "a spread stands in brackets, behind a number to set: (+- 0.3)"),
         (r"(inf|infinity|nan)\b", "numbers must be finite"),
@@ -101,9 +104,9 @@ class Cursor:
 
     def expect(self, sign: str, cure: str = "") -> None:
         if self.take(sign) is None:
-            self.fail(f"expected `{sign}`{self._before()}", self.habit() or cure)
+            self.fail(f"expected `{sign}`{self.before()}", (self.habit() if sign in ("then", "%", ")") else "") or cure)
 
-    def _before(self) -> str:
+    def before(self) -> str:
         return " at the end of the line" if self.is_at_end else f" before {self.shown()!r}"
 
     def shown(self) -> str:
@@ -116,7 +119,9 @@ class Cursor:
 
     def end(self) -> None:
         if not self.is_at_end:
-            self.fail(f"did not expect {self.shown()!r} here", self.habit())
+            is_percentage = self.names.vocabulary.action_bounds is None and self.sees(NUMBER)
+            cure = "percentages stand in brackets: (90 %)" if is_percentage else "leave it out"
+            self.fail(f"did not expect {self.shown()!r} here", self.habit() or cure)
 
     def number(self, may_have_unit: bool = False) -> float | None:
         match = self.sees(NUMBER)
@@ -172,19 +177,19 @@ class Cursor:
 
     def unknown(self, what: str, known: Sequence[str]) -> NoReturn:
         """No such name; the nearest one, if any."""
-        found = self.sees(UNKNOWN)
-        if found is None:
-            self.fail(f"expected the name of an {what}" if what[0] in "ao" else f"expected the name of a {what}")
-        words = found[0][: 3 * LONGEST_SHOWN].strip('"').split() or ['""']
-        habit = self.habit()
+        found, habit = self.sees(UNKNOWN), self.habit()
+        shown = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
+        choose = f"choose from {shown}" if known else ""
+        words = found[0][: 3 * LONGEST_SHOWN].strip('"').split() or ['""'] if found else []
+        if not words or same(words[0]) in KEYWORDS - {"not", "or", "pi", "sin"}:
+            self.fail(f"expected the name of {'an' if what[0] in 'ao' else 'a'} {what}{self.before()}", habit or choose)
+        words = [words[0], *itertools.takewhile(lambda word: same(word) not in KEYWORDS, words[1:])]
         for length in range(len(words), 0, -1):  # What follows the name may be words of the language.
             name = " ".join(words[:length])
-            near = None if habit or same(words[0]) in KEYWORDS else nearest(name, known)
+            near = None if habit else nearest(name, known)
             if near is not None:
                 self.fail(f"{name}: no such {what}", f"did you mean {near!r}?")
-        shown = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
-        name = words[0][:LONGEST_SHOWN]
-        self.fail(f"{name}: no such {what}", habit or (f"choose from {shown}" if known else ""))
+        self.fail(f"{words[0][:LONGEST_SHOWN]}: no such {what}", habit or choose)
 
     def variable(self) -> int | Sum | None:
         """An observation or a number of the task, by index; or a named sum."""
@@ -201,8 +206,9 @@ class Cursor:
             return self._meaning(names.variables, name, start, "observation", names.vocabulary.variables)
         own, named = names.plain_variables.at(self.text, start), names.sums.at(self.text, start)
         if named is not None and (own is None or named.end > own.end):
+            value = named.meaning(self, start)
             self.move(named.end)
-            return named.meaning(self, start)
+            return value
         if own is not None:
             self.move(own.end)
             return own.meaning

@@ -9,7 +9,7 @@ from asap.policy.rules.rulebook import Vocabulary
 SIGNS = re.compile(r'[-+*/^()\[\],;:=<>#"%]')  # A name that has one of them is written in quotes.
 KEYWORDS = frozenset("if then otherwise else and in not within keep or the largest of sin pi to".split())
 PIECE = re.compile(r"(\s*)(\w+|[^\w\s])")
-MOST_WORK = 500_000  # Terms that may be added or multiplied while one text is read.
+MOST_WORK = 300_000  # Terms that may be added or multiplied while one text is read.
 
 
 def same(name: str) -> str:

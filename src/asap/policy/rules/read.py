@@ -181,12 +181,22 @@ class _Reader:
         """One skill, without a test. Numbers to set may be on a line each."""
         first, *more = nodes
         cursor = self.cursor(first.line)
+        is_sum = cursor.variable() is not None
+        cursor.move(0)
+        if is_sum and not self._sees_action(cursor) and same(first.line.text) not in self.names.skills:
+            cursor.fail("expected a case", "write `if TEST then ACTION`, and `otherwise ACTION` last")
         if not more:
             return self._named_or_own(cursor, first.children)
         below = [self.cursor(node.line) for node in more]
         wrong = next((each for each in below if not self._sees_action(each)), below[0])
         if self.vocabulary.action_bounds is None or not self._sees_action(cursor) or not self._sees_action(wrong):
             wrong = cursor if not self._sees_action(cursor) else wrong
+            if self._is_case(wrong.line):
+                what, cure = (
+                    "a case is never reached behind a skill without a test",
+                    "put it first, and `otherwise` last",
+                )
+                wrong.fail(what, cure)
             cure = wrong.habit() or "write `if TEST then ACTION`, and `otherwise ACTION` last"
             wrong.fail("expected a case", cure)
         for node in nodes:

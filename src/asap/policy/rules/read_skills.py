@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from asap.base.numbers import exact
-from asap.policy.rules.cursor import Cursor
+from asap.policy.rules.cursor import NUMBER, Cursor
 from asap.policy.rules.read_sums import read_sum
 from asap.policy.rules.read_tests import CLOSE, read_chain, read_keep
 from asap.policy.rules.rulebook import Choice, Controls, Either, Scores, Skill
@@ -12,7 +12,7 @@ from asap.policy.rules.sums import Sum
 
 NARROWEST, WIDEST = 1e-9, 1e9  # Of spreads, relative to the action's range.
 ASSIGNMENT = re.compile(r"[\w ]*=(?!=)")
-MORE = re.compile(r",|or\b", re.IGNORECASE)
+MORE = re.compile(r",|&|(or|and)\b", re.IGNORECASE)
 
 
 def read_skill(cursor: Cursor, below: Sequence[Cursor], named: Sequence[str]) -> Skill:
@@ -128,6 +128,8 @@ def read_controls(cursor: Cursor, below: Sequence[Cursor], named: Sequence[str])
     keep = False
     for row in ([] if cursor.is_at_end else [cursor]) + list(below):
         while True:
+            if row.sees(NUMBER) and not row.habit():
+                row.fail("expected the name of an action to set", f"as in `{actions[0]} = 1`")
             start, action = row.offset, row.needed_action(*named)
             if action in found:
                 row.fail(f"{actions[action]} is set twice", "once is enough", start)

@@ -14,6 +14,9 @@ MOST_FACTORS, MOST_TERMS = 6, 2000
 LARGEST = 1e30  # Policies hold numbers of 32 bits.
 WAVE = re.compile(r"sin\s*\(", re.IGNORECASE)
 UNIT_OF_NETWORK = re.compile(r"(skill )?unit [0-9]", re.IGNORECASE)
+SPREAD = re.compile(r"\+-|\+/")
+COMPARISON = re.compile(r"[<>≤≥=]")
+NO_OPERAND = re.compile(r"[])<>≤≥+,;%]|(if|then|and|within|else|otherwise)\b", re.IGNORECASE)
 AS_WAVE = "waves are written sin(pi*(3*x))"
 
 
@@ -27,6 +30,8 @@ def read_sum(cursor: Cursor) -> Sum:
             totals[term] += sign * c
         if len(totals) > MOST_TERMS:
             cursor.fail(f"a sum of more than {MOST_TERMS:,} terms", "leave some out", start)
+        if cursor.sees(SPREAD):
+            cursor.fail("a sum goes on with one sign", cursor.habit())
         operator = cursor.take("+", "-")
         if operator is None:
             break
@@ -112,12 +117,14 @@ def _base(cursor: Cursor) -> Sum:
     if not cursor.take("("):
         if cursor.sees(UNIT_OF_NETWORK):
             cursor.fail("units of a network can be printed, but not read", "a network is no rule; use other features")
-        if cursor.is_at_end:
-            cursor.fail("expected a number or a name at the end of the line", "as in `2*x + 3`")
+        if cursor.is_at_end or cursor.sees(NO_OPERAND):
+            what = f"expected a number or a name{cursor.before()}"
+            cursor.fail(what, cursor.habit() or "as in `2*x + 3`")
         cursor.unknown("observation", (*cursor.names.vocabulary.variables, *cursor.names.sums.meanings))
     cursor.enter()
     value = _wave(cursor, start) if is_wave else read_sum(cursor)
-    cursor.expect(")", AS_WAVE if is_wave else "close the bracket")
+    is_test = cursor.sees(COMPARISON) is not None
+    cursor.expect(")", AS_WAVE if is_wave else "comparisons stand without brackets" if is_test else "close the bracket")
     cursor.leave()
     return value
 

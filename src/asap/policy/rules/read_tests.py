@@ -10,6 +10,7 @@ from asap.policy.rules.sums import Sum, Term, term_order
 CLOSE = 1e-9
 TINY = 1e-300
 LARGEST, SMALLEST = 1e36, 1e-30  # Of margins, which are numbers of 32 bits.
+REVERSED = re.compile(r"=[<>]")
 STATES = re.compile(r"(not\s+)?in\b", re.IGNORECASE)
 SEVERAL = re.compile(r"([^\W\d][\w ]*?)s\s+(?=[0-9]+\s*(,|and\b|to\b)\s*[0-9])", re.IGNORECASE)
 STATE_NUMBER = re.compile(r"[0-9]{1,9}(?![\w.])")
@@ -108,7 +109,8 @@ def read_chain(cursor: Cursor) -> list[Test]:
         values.append(bigger.plus(smaller, -1.0))
         left = right
     if not values:
-        cursor.fail("expected a comparison", cursor.habit() or "write `NAME > NUMBER`")
+        cure = "written >= or <=" if cursor.sees(REVERSED) else cursor.habit() or "write `NAME > NUMBER`"
+        cursor.fail("expected a comparison", cure)
     within, keep = _within(cursor), read_keep(cursor)
     for value in values:
         if value.largest < TINY:
