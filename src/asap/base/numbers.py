@@ -17,9 +17,9 @@ def number(value: float) -> str:
 
 
 def exact(value: float) -> str:
-    """All digits of a number that was rounded before."""
+    """All digits of a number, which may have been rounded before."""
     if value and not 1e-4 <= abs(value) < 1e7:
-        return f"{value:g}"
+        return np.format_float_scientific(value, trim="-", exp_digits=2)
     return np.format_float_positional(value + 0.0, trim="-")
 
 

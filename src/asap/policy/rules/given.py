@@ -92,7 +92,7 @@ def given_rules(config: PolicyConfig, tasks: tuple[Task, ...], name: str = "rule
     policy = rules.book.policy(shape)
     is_linear = all(isinstance(f.basis, Polynomial) and f.basis.degree <= 1 for f in (policy.psi, policy.phi))
     if first.is_scaled and not is_linear:
-        shape = shape._replace(scaling=(np.zeros(len(names)), np.ones(len(names))))
+        shape = shape._replace(scaling=(np.zeros(len(names)), np.ones(len(names))), is_fixed=True)
     extra = config.hyperplanes - policy.partition.num_planes
     if extra < 0:
         what = f"the rules have {counted(policy.partition.num_planes, 'test')}"

@@ -1,20 +1,15 @@
-"""All that a word of rules may mean: observations, numbers of the task, actions, named sums."""
+"""All that a word of rules may mean: observations, numbers of the task, actions, named sums, named skills, units."""
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from asap.policy.rules.rulebook import Vocabulary
-from asap.policy.rules.sums import Sum
 
 SIGNS = re.compile(r'[-+*/^()\[\],;:=<>#"%]')  # A name that has one of them is written in quotes.
-
-
-def names_pattern(names: Sequence[str]) -> re.Pattern[str] | None:
-    """Any of these names, the longest first, in any case and with any spaces between their words."""
-    ordered = sorted(names, key=len, reverse=True)
-    parts = [r"\s+".join(map(re.escape, name.split())) for name in ordered if name.split()]
-    return re.compile(rf"(?:{'|'.join(parts)})(?!\w)", re.IGNORECASE) if parts else None
+KEYWORDS = frozenset("if then otherwise else and in not within keep or the largest of sin pi to".split())
+PIECE = re.compile(r"(\s*)(\w+|[^\w\s])")
+MOST_WORK = 300_000  # Terms that may be added or multiplied while one text is read.
 
 
 def same(name: str) -> str:
@@ -22,27 +17,51 @@ def same(name: str) -> str:
     return " ".join(name.split()).casefold()
 
 
+class Found(NamedTuple):
+    """A name that stands in a text."""
+
+    meaning: Any
+    end: int
+
+
+class Lexicon:
+    """Names with their meanings. They are found in any case, with any spaces between their words, the longest first.
+
+    Nothing here is a regular expression made of names: thousands of them would be tried one by one.
+    """
+
+    def __init__(self, names: Iterable[tuple[str, Any]]):
+        self.meanings: dict[str, Any] = {}
+        for name, meaning in names:
+            self.meanings.setdefault(same(name), meaning)
+        self._longest = max(map(len, self.meanings), default=0)
+
+    def at(self, text: str, offset: int) -> Found | None:
+        found, read, end = None, "", offset
+        while self.meanings and (piece := PIECE.match(text, end)) is not None:
+            read += (" " if piece[1] and read else "") + piece[2].casefold()
+            if len(read) > self._longest:
+                break
+            end = piece.end()
+            if read in self.meanings:
+                found = Found(self.meanings[read], end)
+        return found
+
+    def get(self, name: str) -> Any:
+        return self.meanings.get(same(name))
+
+
 class Names:
     """All that a word may mean here."""
 
     def __init__(self, vocabulary: Vocabulary):
         self.vocabulary = vocabulary
-        self.variables = {same(name): v for v, name in reversed(list(enumerate(vocabulary.variables)))}
-        self.actions = {same(name): a for a, name in reversed(list(enumerate(vocabulary.actions)))}
-        self.units = {unit.name for unit in vocabulary.units if unit.name}
-        self._variables = names_pattern([name for name in vocabulary.variables if not SIGNS.search(name)])
-        self._actions = names_pattern(vocabulary.actions)
-        self.sums: dict[str, Callable[[Any], Sum]] = {}
-        self._sums: re.Pattern[str] | None = None
-
-    def define_sums(self, sums: dict[str, Callable[[Any], Sum]]) -> None:
-        self.sums, self._sums = sums, names_pattern(list(sums))
-
-    def variable_at(self, text: str, offset: int) -> re.Match[str] | None:
-        return self._variables.match(text, offset) if self._variables else None
-
-    def sum_at(self, text: str, offset: int) -> re.Match[str] | None:
-        return self._sums.match(text, offset) if self._sums else None
-
-    def action_at(self, text: str, offset: int) -> re.Match[str] | None:
-        return self._actions.match(text, offset) if self._actions else None
+        numbered = list(enumerate(vocabulary.variables))
+        self.variables = Lexicon((name, v) for v, name in numbered)
+        self.plain_variables = Lexicon((name, v) for v, name in numbered if not SIGNS.search(name))
+        self.actions = Lexicon((name, a) for a, name in enumerate(vocabulary.actions))
+        self.units = Lexicon((unit.name, unit.name) for unit in vocabulary.units if unit.name)
+        self.sums = Lexicon(())
+        self.skills: dict[str, Any] = {}
+        self.depth = 0  # Of brackets and named sums that are being read.
+        self.work = 0  # Terms that were added or multiplied so far.

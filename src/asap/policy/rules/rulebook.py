@@ -26,6 +26,7 @@ SHARP = 1e-6  # What stands for `within` where a test has none, relative to the 
 NEVER = -30.0  # Logarithm of the chance that stands for 0 %: policies hold finite numbers.
 MOST_TESTS = 10  # There are 2^K regions.
 SURE = 1e-3  # Deviation of a Gaussian skill that is given none, relative to the action's range.
+MOST_FEATURES = 50_000
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,18 @@ class Scores(NamedTuple):
     sums: tuple[Sum, ...]
     keep: bool = False
 
+    @classmethod
+    def of(cls, listed: dict[int, Sum], count: int, keep: bool = False) -> "Scores":
+        """Of some of `count` actions: each other one stays below the first of these, wherever the state is."""
+        never = listed[min(listed)].plus(Sum({}, NEVER))
+        return cls(tuple(listed.get(action, never) for action in range(count)), keep)
+
+    @property
+    def listed(self) -> dict[int, Sum]:
+        """Those that can be the largest."""
+        never = [value.plus(Sum({}, NEVER)) for value in self.sums]
+        return {action: value for action, value in enumerate(self.sums) if value not in never}
+
 
 class Controls(NamedTuple):
     """Numbers to set, in the environment's units: drawn around each sum, and kept within the bounds."""
@@ -146,19 +159,18 @@ class Rulebook(NamedTuple):
             np.zeros(values.shape[1], int),
         )
         skills = np.asarray(self.region_skills)[regions]
-        every = [np.array([value.at(values, phi_units) for value in self._sums(skill)]) for skill in self.skills]
+        every = [np.array([value.at(values, phi_units) for value in self.sums_of(skill)]) for skill in self.skills]
         chosen = np.stack(every)[skills, :, np.arange(len(skills))]
         bounds = self.vocabulary.action_bounds
         return skills, chosen.argmax(1) if bounds is None else np.clip(chosen, bounds.low, bounds.high)
 
     def policy(self, shape: "Shape | None" = None) -> ASAPPolicy:
         """The policy that the rules are, with just the features that they need or with those of a shape."""
-        shape, descriptors = Shape() if shape is None else shape, len(self.vocabulary.descriptors)
+        shape = Shape() if shape is None else shape
         scale, shift = shape.affine(self.vocabulary)
         margins = [test.margin.substituted(scale, shift) for test in self.tests]
         psi = shape.features(margins, self.vocabulary, self.psi_network, max(1, shape.degree))
-        rows = [weights_on(psi, value, self.vocabulary) for value in margins]
-        beta = np.array(rows, float).reshape(len(rows), psi.size(descriptors))
+        beta = weights_on(psi, margins, self.vocabulary)
         named = tuple(self.region_skills)
         shared = None if named == tuple(range(len(named))) else named
         partition = Partition(np.float32(beta / shape.alpha_beta), np.float32(shape.alpha_beta), shared)
@@ -168,10 +180,10 @@ class Rulebook(NamedTuple):
 
     def _skills(self, shape: "Shape") -> tuple[Features, GibbsSkills | GaussianSkills]:
         (scale, shift), bounds = shape.affine(self.vocabulary), self.vocabulary.action_bounds
-        rows = [[value.substituted(scale, shift) for value in self._sums(skill)] for skill in self.skills]
-        every = [value for row in rows for value in row]
+        every = [value.substituted(scale, shift) for skill in self.skills for value in self.sums_of(skill)]
         phi = shape.features(every, self.vocabulary, self.phi_network, int(shape.linear_skills))
-        theta = np.array([[weights_on(phi, value, self.vocabulary) for value in row] for row in rows])
+        theta = weights_on(phi, every, self.vocabulary)
+        theta = theta.reshape(len(self.skills), len(self.vocabulary.actions), -1)
         if bounds is None:
             return phi, GibbsSkills(np.float32(theta / shape.alpha_theta), np.float32(shape.alpha_theta))
         theta = theta / bounds.scale[:, None]
@@ -180,7 +192,7 @@ class Rulebook(NamedTuple):
         deviations = [[size if d is None else d for d, size in zip(s.deviations, least)] for s in self.skills]
         return phi, GaussianSkills(np.float32(theta), np.float32(np.log(np.array(deviations) / bounds.scale)))
 
-    def _sums(self, skill: Skill) -> tuple[Sum, ...]:
+    def sums_of(self, skill: Skill) -> tuple[Sum, ...]:
         """Logits, or means."""
         count = len(self.vocabulary.actions)
         match skill:
@@ -190,7 +202,7 @@ class Rulebook(NamedTuple):
                 return tuple(Sum({}, float(value)) for value in logs)
             case Either(action, other, test):
                 half = test.margin.scaled(0.5)
-                sums = {action: half, other: half.scaled(-1)}
+                sums = {action: half, other: half.scaled(-1.0)}
                 return tuple(sums.get(a, Sum({}, NEVER)) for a in range(count))
             case Scores(sums):
                 return sums
@@ -206,7 +218,13 @@ class Shape(NamedTuple):
     linear_skills: bool = False  # Skills have slopes, even where none is given.
     alpha_beta: float = 1.0
     alpha_theta: float = 1.0
-    scaling: tuple[np.ndarray, np.ndarray] | None = None  # Shift and scale of each observation, which then stay.
+    scaling: tuple[np.ndarray, np.ndarray] | None = None  # Shift and scale of each observation under the features.
+    is_fixed: bool = False  # The scaling stays as it is.
+
+    @classmethod
+    def centred(cls, centre: Float[np.ndarray, "O"]) -> "Shape":
+        """For observations near to a centre: the policy's weights have 32 bits, which hold 10,000.5 to 0.001."""
+        return cls(scaling=(np.float32(centre).astype(float), np.ones(len(centre))))
 
     def affine(self, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
         """What is read, as scale * input + shift of the inputs of features."""
@@ -219,7 +237,7 @@ class Shape(NamedTuple):
 
     def features(self, sums: Sequence[Sum], vocabulary: Vocabulary, network: Features | None, degree: int) -> Features:
         """The smallest feature map that has all terms and these."""
-        terms = {term for value in sums for term in value.terms}
+        terms = {_as_feature(term) for value in sums for term in value.terms}
         if any(term.unit is not None for term in terms):
             return network
         count = len(vocabulary.observations)
@@ -230,18 +248,24 @@ class Shape(NamedTuple):
         waves = sorted({term.wave for term in terms if term.wave is not None})
         if waves:
             if any(factors):
-                what = "a wave and an observation beside each other: features are either waves or products"
+                what = "a wave beside an observation: features are waves or products, not both"
                 raise UserError("rules", what, cure="write all of them as one kind")
             frequencies = np.array([[dict(wave.frequencies).get(v, 0.0) for v in used] for wave in waves])
             phases = np.float32([wave.phase for wave in waves])
             basis = Fourier(np.float32(frequencies), True, phases if phases.any() else None)
         else:
-            basis = Polynomial(max(degree, int(task != "none"), *(len(each) for each in factors), 0))
+            basis = Polynomial(max([degree, int(task != "none"), *(len(each) for each in factors)]))
+            size = math.comb(len(used) + basis.degree, basis.degree) * (1 + len(vocabulary.descriptors))
+            if size > MOST_FEATURES:
+                what = (
+                    f"products of {basis.degree} of {len(used)} observations are more than {MOST_FEATURES:,} features"
+                )
+                raise UserError("rules", what, cure="use lower powers, or fewer observations")
         features = Features.of(basis, used, task)
-        if self.scaling is None:
+        if self.scaling is None or features.constant:
             return features
         shift, scale = (np.float32(part)[list(used)] for part in self.scaling)
-        return dataclasses.replace(features, shift=shift, scale=scale, is_fixed=True)
+        return dataclasses.replace(features, shift=shift, scale=scale, is_fixed=self.is_fixed)
 
 
 def _task_features(terms: Iterable[Term], count: int) -> str:
@@ -249,7 +273,7 @@ def _task_features(terms: Iterable[Term], count: int) -> str:
     descriptors = [(term, sum(v >= count for v in term.variables)) for term in terms]
     most = max((number for _, number in descriptors), default=0)
     if most > 1:
-        raise UserError("rules", "a product of two numbers of the task", "", "one in each product")
+        raise UserError("rules", "a product of two numbers of the task", cure="one in each product")
     if not most:
         return "none"
     is_alone = all(len(term.variables) == 1 and term.wave is None for term, number in descriptors if number)
@@ -261,12 +285,12 @@ def terms_of(features: Features, vocabulary: Vocabulary) -> list[Term]:
     count, inputs = len(vocabulary.observations), features.inputs
     match features.basis:
         case Polynomial():
-            base = [Term(tuple(inputs[j] for j in term)) for term in features.basis.terms(len(inputs))]
+            base = [Term(tuple(sorted(inputs[j] for j in term))) for term in features.basis.terms(len(inputs))]
         case Fourier(frequencies=frequencies, bias=bias, phases=phases):
             offsets = np.zeros(len(frequencies)) if phases is None else np.asarray(phases, float)
             rows = np.asarray(frequencies, float)
             waves = [
-                Wave(tuple((inputs[j], a) for j, a in enumerate(row.tolist()) if a), float(p))
+                Wave(tuple(sorted((inputs[j], a) for j, a in enumerate(row.tolist()) if a)), float(p))
                 for row, p in zip(rows, offsets)
             ]
             base = [ONE] * bias + [Term(wave=wave) for wave in waves]
@@ -280,6 +304,20 @@ def terms_of(features: Features, vocabulary: Vocabulary) -> list[Term]:
     return base
 
 
-def weights_on(features: Features, value: Sum, vocabulary: Vocabulary) -> list[float]:
-    coefficients = dict(value.items)
-    return [coefficients.get(term, 0.0) for term in terms_of(features, vocabulary)]
+def weights_on(features: Features, sums: Sequence[Sum], vocabulary: Vocabulary) -> Float[np.ndarray, "S F"]:
+    """The weights with which the features are these sums."""
+    places = {_as_feature(term): place for place, term in enumerate(terms_of(features, vocabulary))}
+    weights = np.zeros((len(sums), features.size(len(vocabulary.descriptors))))
+    for row, value in zip(weights, sums):
+        for term, c in value.items:
+            if c:
+                row[places[_as_feature(term)]] += c
+    return weights
+
+
+def _as_feature(term: Term) -> Term:
+    """With numbers of 32 bits in its wave, as feature maps have them: so it is found again among them."""
+    if term.wave is None:
+        return term
+    frequencies = ((v, float(np.float32(f))) for v, f in term.wave.frequencies)
+    return term._replace(wave=Wave(tuple((v, f) for v, f in frequencies if f), float(np.float32(term.wave.phase))))

@@ -31,6 +31,12 @@ class Term(NamedTuple):
 ONE = Term()
 
 
+def term_order(term: Term) -> tuple:
+    """Sorts terms. They do not compare themselves: a term without a wave is no smaller or larger than one with it."""
+    wave = ((), 0.0) if term.wave is None else tuple(term.wave)
+    return term.variables, term.wave is not None, wave, -1 if term.unit is None else term.unit
+
+
 class Sum(NamedTuple):
     """Of coefficient times term, and a constant."""
 
@@ -86,10 +92,11 @@ def _multiplied_out(
     term: Term, coefficient: float, scale: np.ndarray, shift: np.ndarray
 ) -> Iterable[tuple[Term, float]]:
     wave = term.wave
-    if wave is not None:
+    if wave is not None and not wave.frequencies:
+        wave, coefficient = None, coefficient * math.sin(math.pi * wave.phase)
+    elif wave is not None:
         phase = wave.phase + sum(f * shift[v] for v, f in wave.frequencies)
-        # Numbers of 32 bits, as feature maps have them: so a wave is found again among the features.
-        wave = Wave(tuple((v, float(np.float32(f * scale[v]))) for v, f in wave.frequencies), float(np.float32(phase)))
+        wave = Wave(tuple((v, float(f * scale[v])) for v, f in wave.frequencies), math.fmod(phase, 2.0))
     for kept in itertools.product((True, False), repeat=len(term.variables)):
         factors = [scale[v] if keep else shift[v] for v, keep in zip(term.variables, kept)]
         left = tuple(v for v, keep in zip(term.variables, kept) if keep)

@@ -8,16 +8,17 @@ import numpy as np
 
 from asap.base.numbers import exact
 from asap.policy.rules.cases import Case, possible_regions, shortest_cases, state_patterns
-from asap.policy.rules.names import SIGNS
-from asap.policy.rules.rulebook import NEVER, Choice, Controls, Either, Rulebook, Scores, Skill, Test, Vocabulary
+from asap.policy.rules.names import SIGNS, same
+from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Skill, Test, Vocabulary
 from asap.policy.rules.sums import Sum, Term
 
 WIDTH, INDENT = 112, "  "
 LONG_BESIDE_OTHERS = 36
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 KEYWORDS = frozenset("if then otherwise else and in not within keep or the largest of sin pi to".split())
+FIRST_WORDS = frozenset("if then otherwise else and in not the".split())  # No name in a rule begins with them.
 BREAK = re.compile(r" (?=[-+] |and )|(?<=[,;]) ")
-NUMBERED = re.compile(r"(.*\S) (\d+)")
+NUMBERED = re.compile(r"(.*\S) (0|[1-9][0-9]{0,8})")
 
 
 def write_rules(
@@ -60,7 +61,7 @@ def cases_of(book: Rulebook, regions: Sequence[int] | None, weights: Sequence[fl
     elif regions is None:
         regions = possible_regions([test.value for test in book.tests])
     if weights is None:
-        weights = np.bincount(book.region_skills, minlength=len(book.skills)).tolist()
+        weights = np.bincount(book.region_skills, minlength=len(book.skills)).astype(float).tolist()
     return shortest_cases(book.region_skills, regions, len(book.tests), weights, are_lists)
 
 
@@ -118,8 +119,10 @@ class _Writer:
     def _test(self, k: int, side: bool) -> str:
         test = self.book.tests[k]
         if is_membership(test, self.vocabulary):
-            states = [self.vocabulary.observations[term.variables[0]] for term in test.value.terms]
-            return f"{'' if side else 'not '}in {states_in_words(states)}"
+            states = [term.variables[0] for term in test.value.terms]
+            kept = " [keep]" if test.keep and k not in self._is_written else ""
+            self._is_written.add(k)
+            return f"{'' if side else 'not '}in {states_in_words(states, self.vocabulary)}{kept}"
         words = comparison(
             test,
             self.vocabulary,
@@ -134,7 +137,7 @@ class _Writer:
 def oriented(test: Test) -> tuple[Test, bool]:
     """With a positive first term, because two minus signs are easily missed; and whether that turned it round."""
     is_turned = next(iter(test.value.terms.values()), 1.0) < 0
-    return (test._replace(value=test.value.scaled(-1)) if is_turned else test), is_turned
+    return (test._replace(value=test.value.scaled(-1.0)) if is_turned else test), is_turned
 
 
 def comparison(
@@ -160,9 +163,8 @@ def does(skill: Skill, vocabulary: Vocabulary) -> list[str]:
         case Either(action, other, test):
             condition = comparison(test, vocabulary)
             return [f"{_action(vocabulary, action)} if {condition}, else {_action(vocabulary, other)}{kept}"]
-        case Scores(sums):
-            listed = [(a, value) for a, value in enumerate(sums) if value != Sum({}, NEVER)]
-            rows = [f"{_action(vocabulary, a)}: {_skill_sum(value, vocabulary)}" for a, value in listed]
+        case Scores():
+            rows = [f"{_action(vocabulary, a)}: {_skill_sum(value, vocabulary)}" for a, value in skill.listed.items()]
             return [f"the largest of{kept}", *rows]
         case Controls(means, deviations):
             rows = [_control(vocabulary, a, *pair) for a, pair in enumerate(zip(means, deviations))]
@@ -230,7 +232,6 @@ def _coefficient(term: Term, size: float, vocabulary: Vocabulary, unit: str) -> 
     factors = [_name(vocabulary, v) if n == 1 else f"{_name(vocabulary, v)}^{n}" for v, n in powers.items()]
     if term.wave is not None:
         inside = Sum({Term((v,)): f for v, f in term.wave.frequencies}, term.wave.phase)
-        inside = Sum({t: _short(f) for t, f in inside.terms.items()}, _short(inside.constant))
         factors.insert(0, f"sin(pi*({sum_in_words(inside, vocabulary)}))")
     if term.unit is not None:
         factors.insert(0, f"{unit} {term.unit + 1}")
@@ -238,43 +239,52 @@ def _coefficient(term: Term, size: float, vocabulary: Vocabulary, unit: str) -> 
     return words if size == 1 else f"{exact(size)}*{words}"
 
 
-def _short(value: float) -> float:
-    """The decimal number that a float of 32 bits was."""
-    return float(np.format_float_positional(np.float32(value)))
-
-
 def quoted(name: str) -> str | None:
     """A name as rules write it, in quotes where it has signs in it; None where it can't be written."""
     if '"' in name or not name.strip() or name != name.strip():
         return None
-    is_plain = not SIGNS.search(name) and name.casefold() not in KEYWORDS and not name[0].isdigit()
+    is_plain = not SIGNS.search(name) and not _is_of_the_language(name) and not name[0].isdigit()
     return name if is_plain else f'"{name}"'
+
+
+def _is_of_the_language(name: str) -> bool:
+    return name.casefold() in KEYWORDS or name.casefold().split()[0] in FIRST_WORDS
 
 
 def _name(vocabulary: Vocabulary, variable: int) -> str:
     count = len(vocabulary.observations)
     place = f"obs[{variable}]" if variable < count else f"m[{variable - count}]"
-    return quoted(vocabulary.variables[variable]) or place
+    return (quoted(vocabulary.variables[variable]) or place) if _is_first(vocabulary.variables, variable) else place
+
+
+def _is_first(names: Sequence[str], index: int) -> bool:
+    """Whether the name, in any case, means this one and not one before it."""
+    return [same(name) for name in names].index(same(names[index])) == index
 
 
 def _action(vocabulary: Vocabulary, action: int) -> str:
     """Names of actions stand alone, so signs do no harm to them."""
     name = vocabulary.actions[action]
-    is_harmless = not re.search(r'["#,;:=%]|[()\[\]]', name) and name.casefold() not in KEYWORDS
+    if not _is_first(vocabulary.actions, action):
+        return f"action[{action}]"
+    is_harmless = bool(name.strip()) and not re.search(r'["#,;:=%]|[()\[\]]', name) and not _is_of_the_language(name)
     return name if is_harmless and name == name.strip() else quoted(name) or f"action[{action}]"
 
 
-def states_in_words(names: Sequence[str]) -> str:
+def states_in_words(states: Sequence[int], vocabulary: Vocabulary) -> str:
     """`row 0 columns 1, 2; row 1 column 1`, `states 3, 5 to 9`: those with the same words before a number together."""
-    groups: dict[str | None, list[str]] = {}
-    for name in names:
+    groups: dict[str, list[str]] = {}
+    alone: list[str] = []
+    for state in states:
+        name = vocabulary.observations[state]
         match = NUMBERED.fullmatch(name)
-        groups.setdefault(match[1] if match and quoted(match[1]) == match[1] else None, []).append(
-            match[2] if match else name
-        )
-    alone = groups.pop(None, [])
+        if match and quoted(match[1]) == match[1] and _is_first(vocabulary.observations, state):
+            groups.setdefault(match[1], []).append(match[2])
+        else:
+            is_first = _is_first(vocabulary.observations, state)
+            alone.append((quoted(name) if is_first else None) or f"state[{state}]")
     words = [f"{stem}{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}" for stem, numbers in groups.items()]
-    return "; ".join([*words, *(quoted(name) or f"state[{names.index(name)}]" for name in alone)])
+    return "; ".join([*words, *alone])
 
 
 def _ranges(numbers: Sequence[str]) -> str:
