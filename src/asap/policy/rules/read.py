@@ -15,7 +15,7 @@ from asap.policy.rules.read_regions import Branch, Rules, decided
 from asap.policy.rules.read_skills import read_controls, read_skill
 from asap.policy.rules.read_sums import LARGEST, NamedSum
 from asap.policy.rules.read_tests import Tests, read_keep, sees_states
-from asap.policy.rules.rulebook import Choice, Rulebook, Skill, Vocabulary, features_for
+from asap.policy.rules.rulebook import Choice, Rulebook, Shape, Skill, Vocabulary
 from asap.policy.rules.source import Line, Node, RulesError, Source, statements
 from asap.policy.rules.sums import Sum
 
@@ -240,7 +240,7 @@ class _Reader:
     def _misfit(self, sums: Sequence[Sum]) -> tuple[str, str] | None:
         """Why no feature map has all of these, and the cure."""
         try:
-            features_for(sums, self.vocabulary, (), None, constant=False)
+            Shape().features(sums, self.vocabulary, None, 1)
         except UserError as error:
             what, _, cure = str(error).removeprefix("rules: ").partition("; ")
             return what, cure
