@@ -14,7 +14,8 @@ from asap.experience.protocol import Evaluation
 from asap.learn.state import parameter_digest
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
-from asap.policy.rules.from_policy import Sample, read_rounded, sample_states
+from asap.policy.rules.from_policy import read_rounded, sample_states
+from asap.policy.rules.rounding import Sample
 from asap.policy.rules.rulebook import Vocabulary
 from asap.policy.rules.write import write_rules
 from asap.runs.directory import Run, print_note
@@ -60,7 +61,8 @@ def rules(policy: ASAPPolicy, tasks: tuple[Task, ...], digits: int | None, is_ex
     sample = Sample.of({task.descriptor: states for task in tasks})
     fixed = tasks[0].descriptor if is_fixed else None
     found, *_ = read_rounded(policy, vocabulary, sample, digits, is_exact, fixed)
-    return "\n".join([*write_rules(found.book, planes=found.planes or None), ""])
+    numbers = [own[0] for own in found.skills]
+    return "\n".join([*write_rules(found.book, planes=found.planes or None, numbers=numbers), ""])
 
 
 def verdict(source: Verdict | Path | None, policies: ASAPPolicy) -> Verdict | None:

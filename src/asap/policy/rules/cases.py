@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from asap.policy.rules.sums import Sum, Term
 
 FEW_TESTS = 5  # Up to here all conjunctions are tried; beyond, those of three tests and of all.
+MOST_REGIONS = 1024  # Beyond, each has a case of its own, and all sides are taken to occur.
 TINY = 1e-9
 
 
@@ -31,6 +32,8 @@ def shortest_cases(
     (`are_lists`) are only said to have a state, not to lack it.
     """
     skills = np.asarray(region_skills)[list(regions)]
+    if len(regions) > MOST_REGIONS:
+        return _one_by_one(skills, regions, num_tests, weights)
     conjunctions, holds = _conjunctions(num_tests, np.asarray(regions), (True,) if are_lists else (True, False))
     found = [_greedy(skills, conjunctions, holds, int(last)) for last in np.unique(skills)]
     lists = [cases for cases in found if cases is not None]
@@ -42,6 +45,18 @@ def shortest_cases(
         return len(cases), sum(len(case.tests) for case in cases), -weights[cases[-1].skill], negative
 
     return min(lists, key=length)
+
+
+def _one_by_one(
+    skills: Int[np.ndarray, "N"], regions: Sequence[int], num_tests: int, weights: Sequence[float]
+) -> list[Case]:
+    last = int(max(np.unique(skills), key=lambda skill: weights[skill]))
+    own = [
+        Case(tuple((k, bool(region >> k & 1)) for k in range(num_tests)), int(skill))
+        for region, skill in zip(regions, skills)
+        if skill != last
+    ]
+    return [*own, Case((), last)]
 
 
 def skills_by_cases(cases: Sequence[Case], num_tests: int) -> tuple[int, ...]:
@@ -106,11 +121,12 @@ def possible_regions(sums: Sequence[Sum], bounds: Iterable[tuple[Term, float, fl
         return list(range(2 ** len(sums)))
     patterns: list[tuple[bool, ...]] = [()]
     for k in range(len(sums)):
+        are_many = len(patterns) > MOST_REGIONS
         patterns = [
             longer
             for pattern in patterns
             for longer in ((*pattern, False), (*pattern, True))
-            if _occurs(longer, slopes[: k + 1], constants[: k + 1], limited)
+            if are_many or _occurs(longer, slopes[: k + 1], constants[: k + 1], limited)
         ]
     return sorted(sum(side << k for k, side in enumerate(pattern)) for pattern in patterns)
 

@@ -241,12 +241,12 @@ def terms_of(features: Features, vocabulary: Vocabulary) -> list[Term]:
     count, inputs = len(vocabulary.observations), features.inputs
     match features.basis:
         case Polynomial():
-            base = [Term(tuple(inputs[j] for j in term)) for term in features.basis.terms(len(inputs))]
+            base = [Term(tuple(sorted(inputs[j] for j in term))) for term in features.basis.terms(len(inputs))]
         case Fourier(frequencies=frequencies, bias=bias, phases=phases):
             offsets = np.zeros(len(frequencies)) if phases is None else np.asarray(phases, float)
             rows = np.asarray(frequencies, float)
             waves = [
-                Wave(tuple((inputs[j], a) for j, a in enumerate(row.tolist()) if a), float(p))
+                Wave(tuple(sorted((inputs[j], a) for j, a in enumerate(row.tolist()) if a)), float(p))
                 for row, p in zip(rows, offsets)
             ]
             base = [ONE] * bias + [Term(wave=wave) for wave in waves]

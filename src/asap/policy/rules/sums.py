@@ -86,7 +86,9 @@ def _multiplied_out(
     term: Term, coefficient: float, scale: np.ndarray, shift: np.ndarray
 ) -> Iterable[tuple[Term, float]]:
     wave = term.wave
-    if wave is not None:
+    if wave is not None and not wave.frequencies:
+        wave, coefficient = None, coefficient * math.sin(math.pi * wave.phase)
+    elif wave is not None:
         phase = wave.phase + sum(f * shift[v] for v, f in wave.frequencies)
         # Numbers of 32 bits, as feature maps have them: so a wave is found again among the features.
         wave = Wave(tuple((v, float(np.float32(f * scale[v]))) for v, f in wave.frequencies), float(np.float32(phase)))

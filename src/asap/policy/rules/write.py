@@ -8,14 +8,16 @@ import numpy as np
 
 from asap.base.numbers import exact
 from asap.policy.rules.cases import Case, possible_regions, shortest_cases, state_patterns
-from asap.policy.rules.names import SIGNS
+from asap.policy.rules.names import SIGNS, same
 from asap.policy.rules.rulebook import NEVER, Choice, Controls, Either, Rulebook, Scores, Skill, Test, Vocabulary
 from asap.policy.rules.sums import Sum, Term
 
 WIDTH, INDENT = 112, "  "
-LONG_BESIDE_OTHERS = 36
+LONG_BESIDE_OTHERS, LONG_ALONE = 36, 72
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 KEYWORDS = frozenset("if then otherwise else and in not within keep or the largest of sin pi to".split())
+FIRST_WORDS = frozenset("if then otherwise else and in not the".split())  # No name in a rule begins with them.
+WHOLE_LINES = ("then", "otherwise", ":", "the largest of", "the largest of [keep]")  # With others below.
 BREAK = re.compile(r" (?=[-+] |and )|(?<=[,;]) ")
 NUMBERED = re.compile(r"(.*\S) (\d+)")
 
@@ -26,31 +28,31 @@ def write_rules(
     weights: Sequence[float] | None = None,
     comments: Mapping[int, str] | None = None,
     planes: Sequence[int] | None = None,
+    numbers: Sequence[int] | None = None,
     names_only: bool = False,
 ) -> list[str]:
     """The lines of the rules for these regions, of which others follow any case; by default for all that occur.
 
     `weights` tell how much each skill is used: of two lists of the same length, the one that ends with the most used.
-    `comments` are written beside the first use of a skill. `planes` are the numbers by which named sums have their letters.
-    With `names_only` skills that have names are not described.
+    `comments` are written beside the first use of a skill. `planes` are the numbers by which named sums have their letters,
+    `numbers` those of skills that need a name. With `names_only` skills that have names are not described.
     """
     comments = comments or {}
     if not book.tests:
-        return _commented(
-            _everywhere(book.skills[book.region_skills[0]], book.vocabulary), comments.get(book.region_skills[0])
-        )
+        only = book.region_skills[0]
+        return _commented([(_everywhere(book.skills[only], book.vocabulary), comments.get(only))])
     cases = cases_of(book, regions, weights)
-    writer = _Writer(book, cases, planes)
+    writer = _Writer(book, cases, planes, numbers)
     lines = [line for k in writer.named_sums for line in wrapped(writer.definition(k))]
     named = writer.named_skills
+    blocks = []
     for skill in [] if names_only else named:
         name, comment = writer.skill_name(skill), comments.get(skill)
         what = _joined(f"{name}:", does(book.skills[skill], book.vocabulary))
-        lines += _commented(what, comment and comment.removeprefix(f"{name}: "))
+        blocks.append((what, comment and comment.removeprefix(f"{name}: ")))
     for case in cases:
-        comment = None if case.skill in named else comments.get(case.skill)
-        lines += _commented(writer.case(case), comment)
-    return lines
+        blocks.append((writer.case(case), None if case.skill in named else comments.get(case.skill)))
+    return lines + _commented(blocks)
 
 
 def cases_of(book: Rulebook, regions: Sequence[int] | None, weights: Sequence[float] | None) -> list[Case]:
@@ -73,7 +75,9 @@ def is_membership(test: Test, vocabulary: Vocabulary) -> bool:
 class _Writer:
     """What occurs more than once has a name: a sum, a skill."""
 
-    def __init__(self, book: Rulebook, cases: Sequence[Case], planes: Sequence[int] | None):
+    def __init__(
+        self, book: Rulebook, cases: Sequence[Case], planes: Sequence[int] | None, numbers: Sequence[int] | None
+    ):
         self.book, self.vocabulary = book, book.vocabulary
         tests = Counter(k for case in cases for k, _ in case.tests)
         skills = Counter(case.skill for case in cases)
@@ -83,14 +87,15 @@ class _Writer:
         letters = [name for name in LETTERS if name.casefold() not in taken]
         planes = range(len(book.tests)) if planes is None else planes
         self._sums = {k: letters[p] if p < len(letters) else f"sum {p + 1}" for k, p in enumerate(planes)}
-        words = ("skill", "behaviour", "skill number")
-        self._skill = next(word for word in words if not any(name.startswith(word) for name in taken))
+        words = ("skill", "behaviour", "number")
+        self._skill = next((word for word in words if not any(name.startswith(word) for name in taken)), "asap skill")
+        self._numbers = range(len(book.skills)) if numbers is None else numbers
         self._is_written: set[int] = set()  # Tests whose sharpness was said.
 
     def _deserves_name(self, k: int, uses: int, num_tests: int) -> bool:
-        """Beside others a long sum has one, too: so cases can be told apart at a glance."""
-        is_list = is_membership(self.book.tests[k], self.vocabulary)
-        return not is_list and (uses > 1 or (num_tests > 1 and len(self._slopes(k)) > LONG_BESIDE_OTHERS))
+        """A long sum has one, too: so cases can be told apart at a glance."""
+        longest = LONG_BESIDE_OTHERS if num_tests > 1 else LONG_ALONE
+        return not is_membership(self.book.tests[k], self.vocabulary) and (uses > 1 or len(self._slopes(k)) > longest)
 
     def definition(self, k: int) -> str:
         return f"{self._sums[k]} = {self._slopes(k)}"
@@ -99,7 +104,8 @@ class _Writer:
         return sum_in_words(Sum(oriented(self.book.tests[k])[0].value.terms), self.vocabulary)
 
     def skill_name(self, skill: int) -> str:
-        return self.book.names[skill] if self.book.names and self.book.names[skill] else f"{self._skill} {skill}"
+        own = self.book.names[skill] if self.book.names else ""
+        return own or f"{self._skill} {self._numbers[skill]}"
 
     def case(self, case: Case) -> list[str]:
         what = (
@@ -184,15 +190,25 @@ def _everywhere(skill: Skill, vocabulary: Vocabulary) -> list[str]:
 
 def _joined(condition: str, what: list[str]) -> list[str]:
     head, *rows = what
+    if " = " in head and len(condition) + len(head) >= WIDTH:  # Numbers to set may stand below.
+        head, rows = "", [head]
     return [*wrapped(f"{condition} {head}".rstrip()), *(line for row in rows for line in wrapped(f"{INDENT}{row}"))]
 
 
-def _commented(lines: list[str], comment: str | None) -> list[str]:
-    if not comment:
-        return lines
-    if len(lines[0]) + len(comment) + 4 <= WIDTH:
-        return [f"{lines[0]}  # {comment}", *lines[1:]]
-    return [f"# {comment}", *lines]
+def _commented(blocks: Sequence[tuple[list[str], str | None]]) -> list[str]:
+    """All comments beside what they are about, or all of them above: where one has no room, or a line goes on below."""
+    is_beside = all(
+        not comment
+        or (len(lines[0]) + len(comment) + 4 <= WIDTH and (len(lines) == 1 or lines[0].endswith(WHOLE_LINES)))
+        for lines, comment in blocks
+    )
+    found = []
+    for lines, comment in blocks:
+        if comment and is_beside:
+            found += [f"{lines[0]}  # {comment}", *lines[1:]]
+        else:
+            found += [f"# {comment}", *lines] if comment else lines
+    return found
 
 
 def wrapped(line: str) -> list[str]:
@@ -247,20 +263,31 @@ def quoted(name: str) -> str | None:
     """A name as rules write it, in quotes where it has signs in it; None where it can't be written."""
     if '"' in name or not name.strip() or name != name.strip():
         return None
-    is_plain = not SIGNS.search(name) and name.casefold() not in KEYWORDS and not name[0].isdigit()
+    is_plain = not SIGNS.search(name) and not _is_of_the_language(name) and not name[0].isdigit()
     return name if is_plain else f'"{name}"'
+
+
+def _is_of_the_language(name: str) -> bool:
+    return name.casefold() in KEYWORDS or name.casefold().split()[0] in FIRST_WORDS
 
 
 def _name(vocabulary: Vocabulary, variable: int) -> str:
     count = len(vocabulary.observations)
     place = f"obs[{variable}]" if variable < count else f"m[{variable - count}]"
-    return quoted(vocabulary.variables[variable]) or place
+    return (quoted(vocabulary.variables[variable]) or place) if _is_first(vocabulary.variables, variable) else place
+
+
+def _is_first(names: Sequence[str], index: int) -> bool:
+    """Whether the name, in any case, means this one and not one before it."""
+    return [same(name) for name in names].index(same(names[index])) == index
 
 
 def _action(vocabulary: Vocabulary, action: int) -> str:
     """Names of actions stand alone, so signs do no harm to them."""
     name = vocabulary.actions[action]
-    is_harmless = not re.search(r'["#,;:=%]|[()\[\]]', name) and name.casefold() not in KEYWORDS
+    if not _is_first(vocabulary.actions, action):
+        return f"action[{action}]"
+    is_harmless = bool(name.strip()) and not re.search(r'["#,;:=%]|[()\[\]]', name) and not _is_of_the_language(name)
     return name if is_harmless and name == name.strip() else quoted(name) or f"action[{action}]"
 
 
