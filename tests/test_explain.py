@@ -6,13 +6,14 @@ The rules are followed by `printed_rules`, which shares no code with the package
 import dataclasses
 import functools
 import itertools
-from types import SimpleNamespace
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from printed_rules import Printed, rules_of
+from plain_task import Plain
+from printed_rules import Printed
 
 from asap.base.errors import UserError
 from asap.base.spec import ControlUnits, Spec
@@ -22,8 +23,9 @@ from asap.policy.features import Features, Fourier, Network, Polynomial
 from asap.policy.host import Player
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
+from asap.policy.rules import rulebook
 from asap.policy.rules.from_policy import choice
-from asap.policy.rules.rulebook import Choice, Rulebook, Test, Vocabulary
+from asap.policy.rules.rulebook import Choice, Rulebook, Vocabulary
 from asap.policy.rules.sums import Sum, Term
 from asap.policy.skills import GaussianSkills, GibbsSkills
 from asap.show.words.explain import explain
@@ -42,7 +44,7 @@ DESCRIPTORS = ((0.8, -1.5), (-0.4, 0.6))
 
 
 def task(spec=SPEC, descriptor=(), name="plain"):
-    return SimpleNamespace(name=name, spec=spec, descriptor=descriptor, is_scaled=True)
+    return Plain(name, spec, descriptor, is_scaled=True)
 
 
 def scaled(basis, joined="none"):
@@ -129,7 +131,7 @@ def assert_followed(explanation, policy, spec, m=(), printed_m=None):
     learned = played(policy, x, m)
     if spec.continuous:
         hand = np.clip(followed.T, spec.action_low, spec.action_high)
-        np.testing.assert_allclose(hand, host, atol=2e-3)
+        np.testing.assert_allclose(hand, host, atol=0.01)  # Squares of numbers near 300 leave few of 32 bits.
         assert np.mean(np.abs(host - learned).max(1) < 0.3) > 0.98
     else:
         assert np.mean(followed.argmax(0) == host) >= 0.999  # Numbers of 32 bits may differ at the boundary itself.
@@ -155,7 +157,7 @@ def test_the_rules_say_what_the_printed_policy_does(kind, skills, planes):
     assert_followed(explanation, policy, spec_of(policy))
 
 
-@pytest.mark.parametrize(("kind", "planes"), itertools.product(("linear", "waves", "network"), (0, 1, 2)))
+@pytest.mark.parametrize(("kind", "planes"), [*itertools.product(("linear", "waves", "network"), (0, 1, 2))])
 def test_of_two_actions_a_sum_decides(kind, planes):
     policy, explanation = explained(kind, "linear", planes, 2)
     assert ", else push " in explanation.text
@@ -205,11 +207,10 @@ def test_rules_for_several_tasks_name_the_numbers_of_the_task(kind, joined, skil
     assert "goal height" in "\n".join(explanation.rules)
     for m, name in zip(DESCRIPTORS, ("here", "there")):
         assert_followed(explanation, policy, spec, m, m)
-        line = next(line for line in explanation.notes if line.startswith(f"In {name} ("))
-        head, cases = line.removesuffix(".").split("): ", 1)
-        assert head == f"In {name} (goal height {m[0]:g}, door {m[1]:g}"
+        first = explanation.notes.index(f"In {name} (goal height {m[0]:g}, door {m[1]:g}):") + 1
+        lines = [*itertools.takewhile(lambda line: line.startswith("  "), explanation.notes[first:])]
+        whose = [re.sub(r"(skill \d)$", r"\1 (100 %)", line.removeprefix("  ")) for line in lines]
         actions = [f"skill {s}" for s in range(2)]
-        whose = [case if " = " in case else f"{case} (100 %)" for case in cases.split("; ")]
         values = values_of(x := observations()) | units_in_notes(explanation.notes, values_of(x))
         said = Printed(whose, values, actions).followed().argmax(0)
         player = Player(plan_of(policy, 4, np.float32([m])))
@@ -268,7 +269,7 @@ def test_many_digits_change_nothing(kind, how):
 
 
 def test_the_fewest_digits_are_chosen_that_keep_the_actions():
-    policy, spec = policy_of(), SPEC
+    policy, spec = policy_of("quadratic", "linear"), SPEC
     chosen = explain(policy, [task()])
     digits = chosen.numbers["digits"]
     assert chosen.numbers["same_actions"] >= 0.999
@@ -311,7 +312,7 @@ def test_percentages_are_whole_and_add_up():
 
 def test_what_is_impossible_stays_finite():
     vocabulary = Vocabulary(("x",), ("a", "b", "c"))
-    test, never = Test(Sum({Term((0,)): 1.0})), Choice(((0, 1.0),))
+    test, never = rulebook.Test(Sum({Term((0,)): 1.0})), Choice(((0, 1.0),))
     policy = Rulebook(vocabulary, (test,), (never, Choice(((2, 0.4), (1, 0.6)))), (0, 1)).policy()
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policy))
     assert float(jnp.exp(policy.skills.log_probs(jnp.ones(1)))[0, 1]) < 1e-12
@@ -333,8 +334,8 @@ def test_a_plane_without_slope_has_its_likelier_side_everywhere():
 
 def test_many_planes_can_be_explained():
     """More than are read back: each region has a case of its own then, and the text is still right."""
-    policy = policy_of("linear", "constant", 11)
-    explanation = explain(policy, [task()], usage=np.full(2**11, 2.0**-11), states=observations())
+    policy = policy_of("linear", "constant", 9)
+    explanation = explain(policy, [task()], usage=np.full(2**9, 2.0**-9), states=observations())
     assert_followed(explanation, policy, SPEC)
     with pytest.raises(UserError, match="policy: holds several seeds"):
         explain(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), policy), [task()])

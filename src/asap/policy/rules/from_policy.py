@@ -1,11 +1,10 @@
 """A policy as a rulebook: its numbers multiplied out into the units that people read, and rounded."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 from asap.base.spec import Task
@@ -65,7 +64,7 @@ def read_rounded(
     sample: Sample,
     digits: int | None = None,
     is_exact: bool = False,
-    fixed: ArrayLike | None = None,
+    fixed: tuple[float, ...] | None = None,
 ) -> tuple[Reading, int, float]:
     """The rules with the fewest digits that keep the action in nearly all states of the sample, if nobody says how many.
 
@@ -90,7 +89,7 @@ def read_policy(
     vocabulary: Vocabulary,
     sample: Sample,
     digits: int | None = DIGITS,
-    fixed: ArrayLike | None = None,
+    fixed: tuple[float, ...] | None = None,
     decimals: int | None = None,
 ) -> Reading:
     """The rules of a policy, with so many digits or with all; `fixed` is the descriptor of the one task they are for.
@@ -108,27 +107,33 @@ def read_policy(
     planes = [_test(psi.sum(row), psi, digits) for row in rows]
     every = _skills(policy, phi, vocabulary, digits, decimals)
     kept = [k for k, (test, _) in enumerate(planes) if test.value.terms]
-    distinct: list[Skill] = []
-    for skill in every:
-        if skill not in distinct:
-            distinct.append(skill)
+    same: dict[str, list[int]] = {}  # By all that is said of them: sums can't be keys.
+    for s, skill in enumerate(every):
+        same.setdefault(repr(skill), []).append(s)
+    index = {s: i for i, own in enumerate(same.values()) for s in own}
     regions, region_skills = [], []
     for bits in np.asarray(region_bits(len(kept))):
         region = sum(_fixed_bit(*planes[k]) << k for k in range(len(planes)) if k not in kept)
         region += sum(int(bool(bits[i]) != planes[k][1]) << k for i, k in enumerate(kept))
         regions.append(region)
-        region_skills.append(distinct.index(every[policy.partition.skill_of_region[region]]))
+        region_skills.append(index[int(policy.partition.skill_of_region[region])])
     book = Rulebook(
         vocabulary,
         tuple(planes[k][0] for k in kept),
-        tuple(distinct),
+        tuple(every[own[0]] for own in same.values()),
         tuple(region_skills),
         psi_network=psi.network,
         phi_network=phi.network,
         termination=policy.termination,
     )
-    origins = tuple(tuple(s for s, skill in enumerate(every) if skill == each) for each in distinct)
-    return Reading(book, origins, tuple(kept), tuple(regions), (psi.units, phi.units), (psi.layers, phi.layers))
+    return Reading(
+        book,
+        tuple(map(tuple, same.values())),
+        tuple(kept),
+        tuple(regions),
+        (psi.units, phi.units),
+        (psi.layers, phi.layers),
+    )
 
 
 def _fixed_bit(test: Test, is_flipped: bool) -> int:
@@ -143,7 +148,7 @@ def _test(margin: Sum, reader: SumReader, digits: int | None) -> tuple[Test, boo
     value = reader.rounded(margin.scaled(1 / length))
     is_flipped = next(iter(value.terms.values()), 1.0) < 0
     if is_flipped:
-        value = value.scaled(-1)
+        value = value.scaled(-1.0)
     return Test(value, significant(NINETY / length, ALL_DIGITS if digits is None else digits)), is_flipped
 
 
@@ -240,7 +245,7 @@ def _membership(states: Sequence[int]) -> Test:
     return Test(Sum({Term((s,)): 2.0 for s in states}, -1.0))
 
 
-def checked_digits(field: str, digits: int | None) -> int | None:
+def checked_digits(field: str, digits: Any) -> int | None:
     if digits is not None and (type(digits) is not int or not 1 <= digits <= ALL_DIGITS):
         raise UserError(
             field, f"must be an integer from 1 to {ALL_DIGITS}", repr(digits), "leave it out to choose as few as do"

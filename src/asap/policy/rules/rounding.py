@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from asap.policy.features import Features, Network
 from asap.policy.rules.rulebook import Vocabulary, terms_of
@@ -44,7 +43,7 @@ class SumReader:
         vocabulary: Vocabulary,
         sample: Sample,
         digits: int | None = None,
-        fixed: ArrayLike | None = None,
+        fixed: tuple[float, ...] | None = None,
     ):
         self.terms, self._digits = terms_of(features, vocabulary), digits
         count = len(vocabulary.observations)

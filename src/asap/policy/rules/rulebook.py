@@ -133,6 +133,15 @@ class Rulebook(NamedTuple):
     phi_network: Features | None = None  # and of skills.
     termination: float | None = None
 
+    def with_regions(self, region_skills: Sequence[int]) -> "Rulebook":
+        """Other skills of its regions, without those that have none then."""
+        used = sorted(set(region_skills))
+        return self._replace(
+            skills=tuple(self.skills[s] for s in used),
+            names=tuple(self.names[s] for s in used) if self.names else (),
+            region_skills=tuple(used.index(s) for s in region_skills),
+        )
+
     def act(
         self,
         values: Float[np.ndarray, "V N"],
@@ -155,9 +164,8 @@ class Rulebook(NamedTuple):
         scale, shift = self.vocabulary.affine
         margins = [test.margin.substituted(scale, shift) for test in self.tests]
         psi = features_for(margins, self.vocabulary, inputs, self.psi_network, constant=False)
-        beta = np.array([weights_on(psi, value, self.vocabulary) for value in margins], float).reshape(len(margins), -1)
-        if not margins:
-            beta = np.zeros((0, psi.size(len(self.vocabulary.descriptors))))
+        rows = [weights_on(psi, value, self.vocabulary) for value in margins]
+        beta = np.array(rows, float).reshape(len(rows), psi.size(len(self.vocabulary.descriptors)))
         named = tuple(self.region_skills)
         shared = None if named == tuple(range(len(named))) else named
         partition = Partition(np.float32(beta / alpha_beta), np.float32(alpha_beta), shared)
@@ -188,7 +196,7 @@ class Rulebook(NamedTuple):
                 return tuple(Sum({}, float(value)) for value in logs)
             case Either(action, other, test):
                 half = test.margin.scaled(0.5)
-                sums = {action: half, other: half.scaled(-1)}
+                sums = {action: half, other: half.scaled(-1.0)}
                 return tuple(sums.get(a, Sum({}, NEVER)) for a in range(count))
             case Scores(sums):
                 return sums

@@ -18,6 +18,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 KEYWORDS = frozenset("if then otherwise else and in not within keep or the largest of sin pi to".split())
 FIRST_WORDS = frozenset("if then otherwise else and in not the".split())  # No name in a rule begins with them.
 WHOLE_LINES = ("then", "otherwise", ":", "the largest of", "the largest of [keep]")  # With others below.
+SKILL_UNIT = "skill unit"  # Of the network under the skills; those under the planes are units.
 BREAK = re.compile(r" (?=[-+] |and )|(?<=[,;]) ")
 NUMBERED = re.compile(r"(.*\S) (\d+)")
 
@@ -62,7 +63,7 @@ def cases_of(book: Rulebook, regions: Sequence[int] | None, weights: Sequence[fl
     elif regions is None:
         regions = possible_regions([test.value for test in book.tests])
     if weights is None:
-        weights = np.bincount(book.region_skills, minlength=len(book.skills)).tolist()
+        weights = np.bincount(book.region_skills, minlength=len(book.skills)).astype(float).tolist()
     return shortest_cases(book.region_skills, regions, len(book.tests), weights, are_lists)
 
 
@@ -94,8 +95,10 @@ class _Writer:
 
     def _deserves_name(self, k: int, uses: int, num_tests: int) -> bool:
         """A long sum has one, too: so cases can be told apart at a glance."""
-        longest = LONG_BESIDE_OTHERS if num_tests > 1 else LONG_ALONE
-        return not is_membership(self.book.tests[k], self.vocabulary) and (uses > 1 or len(self._slopes(k)) > longest)
+        test, longest = self.book.tests[k], LONG_BESIDE_OTHERS if num_tests > 1 else LONG_ALONE
+        if is_membership(test, self.vocabulary) or (len(test.value.terms) == 1 and len(self._slopes(k)) <= longest):
+            return False
+        return uses > 1 or len(self._slopes(k)) > longest
 
     def definition(self, k: int) -> str:
         return f"{self._sums[k]} = {self._slopes(k)}"
@@ -140,11 +143,16 @@ class _Writer:
 def oriented(test: Test) -> tuple[Test, bool]:
     """With a positive first term, because two minus signs are easily missed; and whether that turned it round."""
     is_turned = next(iter(test.value.terms.values()), 1.0) < 0
-    return (test._replace(value=test.value.scaled(-1)) if is_turned else test), is_turned
+    return (test._replace(value=test.value.scaled(-1.0)) if is_turned else test), is_turned
 
 
 def comparison(
-    test: Test, vocabulary: Vocabulary, side: bool = True, name: str | None = None, is_first: bool = True
+    test: Test,
+    vocabulary: Vocabulary,
+    side: bool = True,
+    name: str | None = None,
+    is_first: bool = True,
+    network_unit: str = "unit",
 ) -> str:
     """`x + 0.39*y > 0.85 m within 0.05 m`; a sum that has a name goes by it."""
     test, is_turned = oriented(test)
@@ -153,7 +161,7 @@ def comparison(
     told = f" {unit}" if unit else ""
     sharpness = f" within {exact(test.within)}{told}" if test.within is not None and is_first else ""
     kept = " [keep]" if test.keep and is_first else ""
-    left = name or sum_in_words(Sum(test.value.terms), vocabulary)
+    left = name or sum_in_words(Sum(test.value.terms), vocabulary, network_unit)
     return f"{left} {'>' if side else '<'} {exact(-test.value.constant)}{told}{sharpness}{kept}"
 
 
@@ -164,7 +172,7 @@ def does(skill: Skill, vocabulary: Vocabulary) -> list[str]:
         case Choice(shares):
             return [", ".join(f"{_action(vocabulary, a)} ({exact(round(100 * p, 10))} %)" for a, p in shares) + kept]
         case Either(action, other, test):
-            condition = comparison(test, vocabulary)
+            condition = comparison(test, vocabulary, network_unit=SKILL_UNIT)
             return [f"{_action(vocabulary, action)} if {condition}, else {_action(vocabulary, other)}{kept}"]
         case Scores(sums):
             listed = [(a, value) for a, value in enumerate(sums) if value != Sum({}, NEVER)]
@@ -228,9 +236,9 @@ def _masked(line: str) -> str:
     return re.sub(r'"[^"]*"', lambda quoted: "x" * len(quoted[0]), line)
 
 
-def sum_in_words(value: Sum, vocabulary: Vocabulary, unit: str = "unit") -> str:
+def sum_in_words(value: Sum, vocabulary: Vocabulary, network_unit: str = "unit") -> str:
     """`1.6*pole angle - velocity + 2`."""
-    pieces = [(_coefficient(term, abs(c), vocabulary, unit), c) for term, c in value.terms.items()]
+    pieces = [(_coefficient(term, abs(c), vocabulary, network_unit), c) for term, c in value.terms.items()]
     if value.constant or not pieces:
         pieces.append((exact(abs(value.constant)), value.constant))
     (first, c), *rest = pieces
@@ -238,10 +246,10 @@ def sum_in_words(value: Sum, vocabulary: Vocabulary, unit: str = "unit") -> str:
 
 
 def _skill_sum(value: Sum, vocabulary: Vocabulary) -> str:
-    return sum_in_words(value, vocabulary, "skill unit")
+    return sum_in_words(value, vocabulary, SKILL_UNIT)
 
 
-def _coefficient(term: Term, size: float, vocabulary: Vocabulary, unit: str) -> str:
+def _coefficient(term: Term, size: float, vocabulary: Vocabulary, network_unit: str) -> str:
     powers = Counter(term.variables)
     factors = [_name(vocabulary, v) if n == 1 else f"{_name(vocabulary, v)}^{n}" for v, n in powers.items()]
     if term.wave is not None:
@@ -249,7 +257,7 @@ def _coefficient(term: Term, size: float, vocabulary: Vocabulary, unit: str) -> 
         inside = Sum({t: _short(f) for t, f in inside.terms.items()}, _short(inside.constant))
         factors.insert(0, f"sin(pi*({sum_in_words(inside, vocabulary)}))")
     if term.unit is not None:
-        factors.insert(0, f"{unit} {term.unit + 1}")
+        factors.insert(0, f"{network_unit} {term.unit + 1}")
     words = "*".join(factors)
     return words if size == 1 else f"{exact(size)}*{words}"
 

@@ -19,7 +19,7 @@ from asap.policy.rules.cases import possible_regions, skills_by_cases
 from asap.policy.rules.from_policy import MOST_DIGITS, Reading, read_policy, read_rounded, sample_states
 from asap.policy.rules.rounding import Sample
 from asap.policy.rules.rulebook import Choice, Rulebook, Vocabulary
-from asap.policy.rules.write import cases_of, comparison, does, sum_in_words, write_rules
+from asap.policy.rules.write import SKILL_UNIT, cases_of, comparison, does, sum_in_words, write_rules
 from asap.show.words.notes import on_choice, on_numbers, on_skills, on_tasks, on_units, skills_in_words, sums_of
 from asap.show.words.returns import Returns, returns_in_words, returns_of
 
@@ -159,7 +159,7 @@ class _Reader:
         if not book.tests:
             return book
         cases = cases_of(book, self._regions(reading), self._weights(reading))
-        return book._replace(region_skills=skills_by_cases(cases, len(book.tests)))
+        return book.with_regions(skills_by_cases(cases, len(book.tests)))
 
     def _possible(self, reading: Reading) -> list[int]:
         return possible_regions([test.value for test in reading.book.tests])
@@ -184,7 +184,8 @@ class _Reader:
 
     def explanation(self, reading: Reading, returns: Returns | None = None) -> Explanation:
         regions, weights = self._regions(reading), self._weights(reading)
-        comments = {index: self._habits(own) for index, own in enumerate(reading.skills)}
+        is_alone = not reading.book.tests and None in self.played.usage  # Then there is nothing to say of it.
+        comments = {} if is_alone else {index: self._habits(own) for index, own in enumerate(reading.skills)}
         numbers = [own[0] for own in reading.skills]
         rules = write_rules(reading.book, regions, weights, comments, reading.planes or None, numbers)
         notes = [*self._notes(reading, regions), *(["", *returns_in_words(returns)] if returns is not None else [])]
@@ -206,7 +207,8 @@ class _Reader:
         if not share:
             return f"{name}: never used"
         duration = self.played.durations[own[0]] if len(own) == 1 else None
-        lasting = "" if duration is None else f", {number(duration)} steps at a time"
+        steps = "" if duration is None else f"{number(duration)} step{'' if number(duration) == '1' else 's'}"
+        lasting = steps and f", {steps} at a time"
         return f"{name}: used in {percent(share)} of the steps{lasting}"
 
     def _notes(self, reading: Reading, regions: list[int] | None) -> list[str]:
@@ -219,7 +221,7 @@ class _Reader:
             [test.value for test in book.tests],
             [value for skill in book.skills for value in sums_of(skill)],
         )
-        for layers, sums, name in zip(reading.layers, (tests, skills), ("unit", "skill unit")):
+        for layers, sums, name in zip(reading.layers, (tests, skills), ("unit", SKILL_UNIT)):
             notes += on_units(layers, sums, self.vocabulary, name, self.shows_all)
         left_out = 0 if regions is None else len(set(self._possible(reading)) - set(regions))
         if left_out:

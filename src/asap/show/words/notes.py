@@ -79,13 +79,12 @@ def on_tasks(tasks: Sequence[Task], vocabulary: Vocabulary, readings: Sequence[R
             f"{name} {exact(significant(unit.read(value), 6))} {unit.name}".rstrip()
             for name, unit, value in zip(vocabulary.descriptors, units, task.descriptor)
         ]
-        line = f"In {task.name} ({', '.join(numbers)})"
+        notes.append(f"In {task.name} ({', '.join(numbers)}){':' if readings else '.'}")
         if readings:
             own = readings[index]
             names = tuple(skills_in_words(each) for each in own.skills)
             cases = write_rules(own.book._replace(names=names), planes=own.planes or None, names_only=True)
-            line += f": {'; '.join(' '.join(case.split()) for case in cases)}"
-        notes.append(f"{line}.")
+            notes += [f"  {line}" for line in cases]
     return notes
 
 
