@@ -4,7 +4,7 @@ too."""
 import ast
 import json
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -12,14 +12,16 @@ import matplotlib.colors
 import numpy as np
 import pytest
 from matplotlib.quiver import Quiver
+from plain_task import SPEC, Plain
+from printed_rules import Printed
 
 import asap.policy
 import asap.show
 from asap.base.errors import UserError
-from asap.base.spec import Spec, Task, TaskSet
+from asap.base.spec import Task, TaskSet, Unit
 from asap.envs.catalog import find
 from asap.policy.build import plan_of
-from asap.policy.features import Features, Fourier, Polynomial
+from asap.policy.features import Features, Polynomial
 from asap.policy.host import Player
 from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
@@ -27,39 +29,12 @@ from asap.policy.skills import GaussianSkills, GibbsSkills
 from asap.show.figures import partition_gallery, policy_map
 from asap.show.figures.palette import SKILL_COLOURS, blend
 from asap.show.words.explain import explain
-from asap.show.words.explain_rules import rules_reading
-from asap.show.words.readings import PolicyReading, RulesReading
-from asap.show.words.rounding import rounded
 
-SPEC = Spec(("position", "velocity"), (-4.8, -np.inf), (4.8, np.inf), "", ("push left", "push right"), 500, 0.99)
 CELLS = tuple(f"row {row} column {column}" for row in range(2) for column in range(3))
 GRID = replace(SPEC, observation_names=CELLS, observation_low=(0.0,) * 6, observation_high=(1.0,) * 6, numbered=True)
 CONTROLS = replace(SPEC, action_names=("torque",), continuous=True, action_low=(0.0,), action_high=(10.0,))
 CONSTANT = Features.of(Polynomial(0), (0,))
 LINEAR = Features.of(Polynomial(1), (0, 1))
-
-
-@dataclass(frozen=True)
-class Plain:
-    """A task that is nobody's: neither compiled nor hosted."""
-
-    name: str = "plain"
-    spec: Spec = SPEC
-    descriptor: tuple[float, ...] = ()
-    is_scaled: bool = False
-    threshold: None = None
-    reference: None = None
-    basis: str = "linear"
-    inputs: tuple[str, ...] = ()
-    frequencies: tuple[tuple[float, ...], ...] = ()
-    misspecified: tuple[float, ...] = ()
-    approximate: tuple[float, ...] = ()
-    settings: tuple[str, ...] = ()
-    play_settings: tuple[str, ...] = ()
-    budget: tuple[str, ...] = ()
-    observation_shape: tuple[int, ...] = ()
-    actions: str = ""
-    reader = actor = record = lambda self: None
 
 
 def build(beta, theta, psi=LINEAR, phi=CONSTANT):
@@ -95,28 +70,44 @@ def test_the_plain_task_is_a_task():
 
 
 @pytest.mark.parametrize(
-    ("tasks", "kind"),
+    "tasks",
     [
-        ([Plain()], RulesReading),
-        ([Plain(descriptor=(0.5,))], RulesReading),
-        ([Plain(spec=replace(SPEC, unit="m"))], PolicyReading),
-        ([Plain(spec=replace(SPEC, place="street"))], PolicyReading),
-        ([Plain("a"), Plain("b")], RulesReading),
-        ([Plain("a", descriptor=(0.0,)), Plain("b", descriptor=(1.0,))], PolicyReading),
+        [Plain()],
+        [Plain(descriptor=(0.5,))],
+        [Plain(spec=replace(SPEC, units=(Unit("m"), Unit("m/s"))))],
+        [Plain(spec=replace(SPEC, place="street"))],
+        [Plain("a"), Plain("b")],
+        [Plain("a", descriptor=(0.0,)), Plain("b", descriptor=(1.0,))],
     ],
-    ids=["nothing", "descriptor", "unit", "place", "several", "several-descriptors"],
+    ids=["nothing", "descriptor", "units", "place", "several", "several-descriptors"],
 )
-def test_the_grammar_follows_from_the_spec(tasks, kind):
+def test_there_is_one_grammar_for_every_task(tasks):
     explanation = explain(CUT, tasks, [0.5, 0.5])
-    assert type(explanation.reading) is kind and "push left" in explanation.text
-    assert explanation == explain(CUT, TaskSet(tuple(tasks), (1.0,) * len(tasks)), [0.5, 0.5])
-
-
-def test_an_environment_without_bounds_and_unit():
-    explanation = explain(CUT, [Plain("a", descriptor=(0.0,)), Plain("b", descriptor=(1.0,))])
-    assert "plane 1: -position + 2 velocity > -0.1; from 10 % to 90 % within 0.0983\n" in explanation.text
-    assert "skill 0: push left 90 %, push right 10 %" in explanation.text
+    assert explanation.rules == explain(CUT, [Plain()], [0.5, 0.5]).rules
+    assert explanation.text == explain(CUT, TaskSet(tuple(tasks), (1.0,) * len(tasks)), [0.5, 0.5]).text
     json.dumps(explanation.as_dict(), allow_nan=False)
+
+
+def test_units_stand_beside_numbers_where_all_terms_have_the_same():
+    metres = replace(SPEC, units=(Unit("m"), Unit("m")))
+    mixed = replace(SPEC, units=(Unit("m"), Unit("m/s")))
+    with_units, without = (" ".join(explain(CUT, [Plain(spec=spec)], digits=2).rules) for spec in (metres, mixed))
+    assert "velocity - 0.5*position > -0.05 m within 0.055 m then" in with_units
+    assert "velocity - 0.5*position > -0.05 within 0.055 then" in without
+
+
+def test_numbers_are_read_in_the_units_of_the_spec():
+    """Observed from -1 to 1, read in metres from 0 to 10: the scaling is multiplied out, for both sides of the rules."""
+    spec = replace(SPEC, observation_low=(-1.0, -1.0), observation_high=(1.0, 1.0), units=(Unit("m", 5.0, 5.0),) * 2)
+    psi = replace(LINEAR, shift=np.float32([0.2, -0.1]), scale=np.float32([3.0, 0.5]))
+    policy = build([[0.1, -0.4, 2.0]], np.random.default_rng(0).normal(size=(2, 2, 3)), psi, psi)
+    explanation = explain(policy, [Plain(spec=spec)])
+    x = np.float32(np.random.default_rng(1).uniform(-1, 1, (1000, 2)))
+    values = {name: 5.0 + 5.0 * column for name, column in zip(SPEC.observation_names, x.T.astype(float))}
+    said = Printed(explanation.rules, values, SPEC.action_names, "m").followed().argmax(0)
+    for each, least in ((explanation.book.policy(), 0.999), (policy, 0.997)):
+        player = Player(plan_of(each, 2))
+        assert np.mean(said == [player.act(state)[1] for state in x.astype(float)]) >= least
 
 
 def test_tasks_that_the_policy_does_not_tell_apart_share_their_rules():
@@ -124,38 +115,17 @@ def test_tasks_that_the_policy_does_not_tell_apart_share_their_rules():
     assert both.text == one.text.replace("a: 1 plane", "a and b: 1 plane")
 
 
-def test_numbers_to_set_are_told_by_rules_in_the_units_of_the_spec():
-    text = explain(controls(), [Plain(spec=replace(CONTROLS, unit="m"))]).text
-    assert "torque = " in text and ", within 0 to 10 (give or take 5)" in text
+def test_numbers_to_set_are_told_in_the_units_of_the_spec():
+    text = explain(controls(), [Plain(spec=CONTROLS)]).text
+    assert "torque = " in text and "(+- 5)" in text and "torque is kept within 0 to 10." in text
 
 
-def test_rules_that_differ_from_task_to_task_are_refused_with_a_cure():
+def test_numbers_to_set_may_differ_from_task_to_task():
     tasks = [Plain(name, CONTROLS, (m,)) for name, m in (("a", 0.0), ("b", 1.0))]
     policy = controls(psi=Features.of(Polynomial(1), (0, 1), "interactions"))
-    with pytest.raises(UserError, match="task: these rules differ from task to task.*a and b.*name one"):
-        explain(policy, tasks)
-    assert "torque = " in explain(policy, tasks[1:]).text
-
-
-BASES = {
-    "linear": Polynomial(1),
-    "quadratic": Polynomial(2),
-    "fourier": Fourier(np.float32([[0.3, 0.0], [0.1, -0.2]]), False),
-}
-
-
-@pytest.mark.parametrize("joined", ["additive", "interactions"])
-@pytest.mark.parametrize("basis", BASES)
-def test_rules_have_the_numbers_of_the_task_in_place_of_its_descriptor(basis, joined):
-    """Also where the features have no constant that could take up what the task adds."""
-    psi, m = Features.of(BASES[basis], (0, 1), joined), (0.8, -1.5)
-    policy = build(0.2 * np.random.default_rng(1).normal(size=(1, psi.size(2))), LEFT_RIGHT, psi)
-    after, x = rounded(policy, Plain(descriptor=m)), jnp.asarray(visited().T)
-    probs = [
-        np.exp(each.skill_log_probs(x, jnp.broadcast_to(jnp.float32(given)[:, None], (2, x.shape[1]))))
-        for each, given in ((policy, m), (after, (0.0, 0.0)), (policy, (0.0, 0.0)))
-    ]
-    assert np.abs(probs[0] - probs[1]).mean() < 0.03 < np.abs(probs[0] - probs[2]).mean()
+    both = explain(policy, tasks)
+    assert "position*m1" in "\n".join(both.rules) and "In a (m1 0):" in both.notes and "In b (m1 1):" in both.notes
+    assert "m1" not in explain(policy, tasks[1:]).text
 
 
 # --- Maps
@@ -235,51 +205,39 @@ def test_without_planes_there_are_words_for_everywhere():
     assert explain(UP_RIGHT, [find("two-rooms"), find("flipped-two-rooms")], [1.0], [50.0]).text == (
         "two-rooms and flipped-two-rooms: no planes, 1 skill.\n"
         "\n"
-        "Everywhere:\n"
-        "  skill 0: right 55 %, up 45 %, else <1 %; used in 100 % of the steps, 50 steps at a time"
+        "  right (55 %), up (45 %)  # skill 0: used in 100 % of the steps, 50 steps at a time"
     )
     assert explain(PUSH_RIGHT, [Plain()], [1.0], [200.0]).text == (
-        "plain: no planes, 1 skill.\n"
-        "\n"
-        "  everywhere: push right (100 %)\n"
-        "\n"
-        "What the skill does:\n"
-        "  skill 0: push right 100 %; used in 100 % of the steps, 200 steps at a time"
+        "plain: no planes, 1 skill.\n\n  push right (100 %)  # skill 0: used in 100 % of the steps, 200 steps at a time"
     )
 
 
 @pytest.mark.parametrize(
     ("policy", "spec", "rules"),
     [
-        (alone(TABLE, [[[3.0], [0.0]]]), GRID, "  everywhere: push left (95 %)"),
-        (
-            BY_CELL,
-            GRID,
-            "  skill 0:\n    push left in row 0 columns 0, 1 and 2\n    push right in row 1 columns 0, 1 and 2",
-        ),
+        (alone(TABLE, [[[3.0], [0.0]]]), GRID, "  push left (95 %)"),
+        (BY_CELL, GRID, "  in row 1 columns 0 to 2 then push right (100 %)\n  otherwise push left (100 %)"),
         (
             alone(LINEAR, [[[0, 1, 0], [0, -1, 0]]], LINEAR),
             SPEC,
-            "  everywhere: push left if position > 0, else push right",
+            "  push left if position > 0 within 1, else push right",
         ),
-        (controls(0), CONTROLS, "  everywhere: torque = "),
+        (controls(0), CONTROLS, "  torque = "),
     ],
     ids=["cells", "table", "scores", "controls"],
 )
 def test_rules_without_planes(policy, spec, rules):
     explanation = explain(policy, [Plain(spec=spec)])
-    assert explanation.text.startswith(f"plain: no planes, 1 skill.\n\n{rules}")
-    for about_planes in ("drawn anew", "border both sides", "listed with its likeliest skill"):
-        assert about_planes not in explanation.text
+    said = "\n".join(line.split("  # ")[0] for line in explanation.text.splitlines())
+    assert said.startswith(f"plain: no planes, 1 skill.\n\n{rules}")
     json.dumps(explanation.as_dict(), allow_nan=False)
 
 
 @pytest.mark.parametrize("policy", [PUSH_RIGHT, alone(LINEAR, np.ones((1, 2, 3)), LINEAR), controls(0)])
-def test_the_rounded_policy_without_planes_can_be_played(policy):
+def test_the_printed_policy_without_planes_can_be_played(policy):
     task = Plain(spec=SPEC if isinstance(policy.skills, GibbsSkills) else CONTROLS)
-    assert rules_reading(policy, [task], [None], [None], None).planes == ()
     chosen = []
-    for each in (policy, rounded(policy, task)):
+    for each in (policy, explain(policy, [task]).book.policy()):
         player = Player(plan_of(each, 2))
         player.begin(np.random.default_rng(0), deterministic=True)
         chosen.append(player.choose(np.array([0.3, -0.2])))

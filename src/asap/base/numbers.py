@@ -1,11 +1,8 @@
 """How numbers and shares are written for people: two or three significant digits, whole percents."""
 
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-
-SMALLEST_NAMED = 0.01  # Actions below are summed up as "else".
 
 
 def number(value: float) -> str:
@@ -28,35 +25,6 @@ def percent(share: float) -> str:
     if 0 < share < 0.005:
         return "<1 %"
     return f"{100 * share:.0f} %"
-
-
-def sum_of(terms: Sequence[tuple[str, float]], constant: float = 0.0) -> str:
-    """`1.63 x - 0.63 y + 2` from [("x", 1.63), ("y", -0.63)] and 2."""
-    pieces = [(name if number(abs(c)) == "1" else f"{number(abs(c))} {name}", c) for name, c in terms]
-    if constant or not pieces:
-        pieces.append((number(abs(constant)), constant))
-    (first, c), rest = pieces[0], pieces[1:]
-    return ("-" if c < 0 else "") + first + "".join(f" {'-' if c < 0 else '+'} {piece}" for piece, c in rest)
-
-
-def sum_in_full(terms: Iterable[tuple[str, float]], constant: float = 0.0, num_left_out: int = 0) -> str:
-    """`1.6*pole angle - velocity + 2` with all digits; names of several words need the sign of multiplication."""
-    pieces = [(name if abs(c) == 1 else f"{exact(abs(c))}*{name}", c) for name, c in terms]
-    if num_left_out:
-        pieces.append((f"{num_left_out} smaller term{'s' if num_left_out > 1 else ''}", 1.0))
-    if constant or not pieces:
-        pieces.append((exact(abs(constant)), constant))
-    (first, c), rest = pieces[0], pieces[1:]
-    return ("-" if c < 0 else "") + first + "".join(f" {'-' if c < 0 else '+'} {piece}" for piece, c in rest)
-
-
-def actions_in_words(names: Iterable[str], probabilities: Iterable[float]) -> str:
-    """`right 55 %, up 44 %, else 1 %`: by probability, the small ones together."""
-    probabilities = [float(p) for p in probabilities]
-    named = main_actions(names, probabilities, SMALLEST_NAMED)
-    rest = math.fsum(p for p in probabilities if p < SMALLEST_NAMED)
-    # A rest that is nearly nothing would be noise in the sentence.
-    return named if rest < 0.0005 else f"{named}, else {percent(rest)}"
 
 
 def main_actions(names: Iterable[str], probabilities: Iterable[float], smallest: float) -> str:

@@ -25,11 +25,18 @@ class Regions(NamedTuple):
     observations: np.ndarray  # (N, O)
     skill_probs: np.ndarray  # (N, S)
     margins: np.ndarray  # (N, K): positive where b_k = 1.
+    region_skills: np.ndarray | None = None  # (R,): the skill of each region, where some share one.
 
     @property
     def rulers(self) -> np.ndarray:
-        """The most probable skill of each state."""
-        return self.skill_probs.argmax(-1)
+        """The most probable skill of each state; where regions share skills, that of the most probable region."""
+        if self.region_skills is None:
+            return self.skill_probs.argmax(-1)
+        return self.region_skills[self.likeliest_regions]
+
+    @property
+    def likeliest_regions(self) -> np.ndarray:
+        return (self.margins > 0) @ (1 << np.arange(self.margins.shape[-1]))
 
     @property
     def shares(self) -> np.ndarray:
@@ -40,7 +47,8 @@ class Regions(NamedTuple):
 def regions_at(policy: ASAPPolicy, observations: ArrayLike, m: Descriptor) -> Regions:
     """The partition at (N, O) observations of one task."""
     probs, margins = _partition_at(policy, jnp.asarray(observations, jnp.float32), jnp.asarray(m, jnp.float32))
-    return Regions(np.asarray(observations), np.asarray(probs), np.asarray(margins))
+    shared = None if policy.partition.region_skills is None else policy.partition.skill_of_region
+    return Regions(np.asarray(observations), np.asarray(probs), np.asarray(margins), shared)
 
 
 def actions_at(policy: ASAPPolicy, skills: ArrayLike, observations: ArrayLike, m: Descriptor) -> np.ndarray:

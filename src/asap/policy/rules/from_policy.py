@@ -1,25 +1,17 @@
-"""A policy as a rulebook: its numbers multiplied out into the units that people read, and rounded.
+"""A policy as a rulebook: its numbers multiplied out into the units that people read, and rounded."""
 
-Rounding slopes turns a plane about the origin, which may be far from all states. So the constant makes up for it at the
-mean of the states of a sample, and has as many digits as the sum needs that it is compared with.
-"""
-
-import dataclasses
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 from asap.base.spec import Task
-from asap.policy.features import Features, Network
 from asap.policy.partition import region_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import actions_at, regions_at, states_in_bounds, usual_states
+from asap.policy.rules.rounding import Layers, Sample, SumReader, least_varied, significant
 from asap.policy.rules.rulebook import (
     MOST_TESTS,
     NINETY,
@@ -31,9 +23,8 @@ from asap.policy.rules.rulebook import (
     Skill,
     Test,
     Vocabulary,
-    terms_of,
 )
-from asap.policy.rules.sums import Sum, Term, term_at
+from asap.policy.rules.sums import Sum, Term
 from asap.policy.skills import GaussianSkills
 
 DIGITS = 2
@@ -45,19 +36,6 @@ MOST_DECIMALS = 12
 ALL_DIGITS = 17  # Of a float of 64 bits.
 
 
-class Sample(NamedTuple):
-    """States that numbers are rounded for: what differs only elsewhere does not count."""
-
-    observations: Float[np.ndarray, "N O"]
-    m: Float[np.ndarray, "N Z"]  # Descriptors of their tasks.
-
-    @classmethod
-    def of(cls, states: dict[tuple[float, ...], Float[np.ndarray, "n O"]]) -> "Sample":
-        """States by the descriptor of their task."""
-        descriptors = [np.tile(np.asarray(m, float), (len(x), 1)) for m, x in states.items()]
-        return cls(np.concatenate([np.asarray(x, float) for x in states.values()]), np.concatenate(descriptors))
-
-
 class Reading(NamedTuple):
     """A rulebook, and where its parts come from."""
 
@@ -65,7 +43,8 @@ class Reading(NamedTuple):
     skills: tuple[tuple[int, ...], ...]  # The policy's skills that each of the book's stands for.
     planes: tuple[int, ...]  # The policy's plane that each test is.
     regions: tuple[int, ...]  # The policy's region that each of the book's is.
-    units: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # Of networks, at the states of the sample.
+    units: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # Of networks, at the states of the sample,
+    layers: tuple[Layers, Layers] = ((), ())  # and what they are computed by.
 
 
 def sample_states(policy: ASAPPolicy, task: Task, visited: Float[np.ndarray, "n O"] | None = None) -> np.ndarray:
@@ -85,7 +64,7 @@ def read_rounded(
     sample: Sample,
     digits: int | None = None,
     is_exact: bool = False,
-    fixed: ArrayLike | None = None,
+    fixed: tuple[float, ...] | None = None,
 ) -> tuple[Reading, int, float]:
     """The rules with the fewest digits that keep the action in nearly all states of the sample, if nobody says how many.
 
@@ -110,7 +89,7 @@ def read_policy(
     vocabulary: Vocabulary,
     sample: Sample,
     digits: int | None = DIGITS,
-    fixed: ArrayLike | None = None,
+    fixed: tuple[float, ...] | None = None,
     decimals: int | None = None,
 ) -> Reading:
     """The rules of a policy, with so many digits or with all; `fixed` is the descriptor of the one task they are for.
@@ -124,31 +103,37 @@ def read_policy(
         if reading is not None:
             return reading
     rows = np.asarray(policy.partition.alpha_beta * policy.partition.beta, float)
-    psi, phi = (_Reader(features, vocabulary, sample, fixed) for features in (policy.psi, policy.phi))
+    psi, phi = (SumReader(features, vocabulary, sample, digits, fixed) for features in (policy.psi, policy.phi))
     planes = [_test(psi.sum(row), psi, digits) for row in rows]
     every = _skills(policy, phi, vocabulary, digits, decimals)
     kept = [k for k, (test, _) in enumerate(planes) if test.value.terms]
-    distinct: list[Skill] = []
-    for skill in every:
-        if skill not in distinct:
-            distinct.append(skill)
+    same: dict[str, list[int]] = {}  # By all that is said of them: sums can't be keys.
+    for s, skill in enumerate(every):
+        same.setdefault(repr(skill), []).append(s)
+    index = {s: i for i, own in enumerate(same.values()) for s in own}
     regions, region_skills = [], []
     for bits in np.asarray(region_bits(len(kept))):
         region = sum(_fixed_bit(*planes[k]) << k for k in range(len(planes)) if k not in kept)
         region += sum(int(bool(bits[i]) != planes[k][1]) << k for i, k in enumerate(kept))
         regions.append(region)
-        region_skills.append(distinct.index(every[policy.partition.skill_of_region[region]]))
+        region_skills.append(index[int(policy.partition.skill_of_region[region])])
     book = Rulebook(
         vocabulary,
         tuple(planes[k][0] for k in kept),
-        tuple(distinct),
+        tuple(every[own[0]] for own in same.values()),
         tuple(region_skills),
-        psi_network=_network(policy.psi, fixed),
-        phi_network=_network(policy.phi, fixed),
+        psi_network=psi.network,
+        phi_network=phi.network,
         termination=policy.termination,
     )
-    origins = tuple(tuple(s for s, skill in enumerate(every) if skill == each) for each in distinct)
-    return Reading(book, origins, tuple(kept), tuple(regions), (psi.units, phi.units))
+    return Reading(
+        book,
+        tuple(map(tuple, same.values())),
+        tuple(kept),
+        tuple(regions),
+        (psi.units, phi.units),
+        (psi.layers, phi.layers),
+    )
 
 
 def _fixed_bit(test: Test, is_flipped: bool) -> int:
@@ -156,66 +141,20 @@ def _fixed_bit(test: Test, is_flipped: bool) -> int:
     return int((test.value.constant > 0) != is_flipped)
 
 
-class _Reader:
-    """Weights on features become sums in the units that people read."""
-
-    def __init__(self, features: Features, vocabulary: Vocabulary, sample: Sample, fixed: ArrayLike | None):
-        self.terms = terms_of(features, vocabulary)
-        count = len(vocabulary.observations)
-        scale, shift = vocabulary.affine
-        self._scale, self._shift = 1 / scale, -shift / scale
-        inputs = list(features.inputs)
-        own, centre = np.asarray(features.scale, float), np.asarray(features.shift, float)
-        self._scale[inputs] *= own
-        self._shift[inputs] = own * (self._shift[inputs] - centre)
-        if fixed is not None:
-            self._scale[count:], self._shift[count:] = 0.0, np.asarray(fixed, float)
-        self._values = vocabulary.values(sample.observations, sample.m)
-        self.units = None
-        if isinstance(features.basis, Network):
-            scaled = (np.asarray(sample.observations, float)[:, inputs] - centre) * own
-            self.units = np.asarray(features.basis(jnp.asarray(scaled.T, jnp.float32)), float)[1:]
-        self._statistics: dict[Term, tuple[float, float]] = {}
-
-    def sum(self, weights: Float[np.ndarray, "F"]) -> Sum:
-        return Sum.of(zip(self.terms, weights.tolist())).substituted(self._scale, self._shift)
-
-    def statistics(self, term: Term) -> tuple[float, float]:
-        """Mean and deviation over the sample."""
-        if term not in self._statistics:
-            values = term_at(term, self._values, self.units)
-            self._statistics[term] = float(values.mean()), float(values.std())
-        return self._statistics[term]
-
-    def rounded(self, value: Sum, digits: int | None) -> Sum:
-        """With terms in the order of what they contribute; those that contribute next to nothing become constants."""
-        shares = {term: abs(c) * self.statistics(term)[1] for term, c in value.terms.items()}
-        order = sorted(value.terms, key=lambda term: (-shares[term], term.variables))
-        if digits is None:
-            return Sum({term: value.terms[term] for term in order}, value.constant)
-        largest = max(shares.values(), default=0.0)
-        slopes = {
-            term: significant(value.terms[term], digits)
-            for term in order
-            if shares[term] == 0 or shares[term] >= largest * 10.0 ** -(digits + 1)
-        }
-        errors = (((c - slopes.get(term, 0.0)) * self.statistics(term)[0]) for term, c in value.terms.items())
-        constant = value.constant + math.fsum(errors)
-        return Sum(slopes, _like(math.hypot(*shares.values()), constant, digits))
-
-
-def _test(margin: Sum, reader: _Reader, digits: int | None) -> tuple[Test, bool]:
+def _test(margin: Sum, reader: SumReader, digits: int | None) -> tuple[Test, bool]:
     """Its largest coefficient is 1 and its first term positive: which side it is for is easily said, two minus signs
     easily missed. Also whether that turned it round."""
     length = margin.largest or 1.0
-    value = reader.rounded(margin.scaled(1 / length), digits)
+    value = reader.rounded(margin.scaled(1 / length))
     is_flipped = next(iter(value.terms.values()), 1.0) < 0
     if is_flipped:
         value = value.scaled(-1.0)
     return Test(value, significant(NINETY / length, ALL_DIGITS if digits is None else digits)), is_flipped
 
 
-def _skills(policy: ASAPPolicy, phi: _Reader, vocabulary: Vocabulary, digits: int | None, decimals: int) -> list[Skill]:
+def _skills(
+    policy: ASAPPolicy, phi: SumReader, vocabulary: Vocabulary, digits: int | None, decimals: int
+) -> list[Skill]:
     theta = np.asarray(policy.skills.theta, float)
     if isinstance(policy.skills, GaussianSkills):
         deviations = np.exp(np.asarray(policy.skills.log_std, float))
@@ -226,7 +165,7 @@ def _skills(policy: ASAPPolicy, phi: _Reader, vocabulary: Vocabulary, digits: in
     return [_gibbs([phi.sum(row) for row in rows], phi, digits, decimals) for rows in theta]
 
 
-def _gibbs(logits: list[Sum], phi: _Reader, digits: int | None, decimals: int) -> Skill:
+def _gibbs(logits: list[Sum], phi: SumReader, digits: int | None, decimals: int) -> Skill:
     if not any(value.terms for value in logits):
         scores = np.array([value.constant for value in logits])
         chances = np.exp(scores - scores.max())
@@ -234,15 +173,17 @@ def _gibbs(logits: list[Sum], phi: _Reader, digits: int | None, decimals: int) -
     if len(logits) == 2:
         test, is_flipped = _test(logits[1].plus(logits[0], -1.0), phi, digits)
         return Either(int(not is_flipped), int(is_flipped), test)
-    return Scores(tuple(phi.rounded(value, digits) for value in logits))
+    # Only differences count. So that there is less to read, the score that varies least is 0, and all are compared with it.
+    reference = least_varied(logits, phi)
+    return Scores(tuple(phi.rounded(value.plus(reference, -1.0)) for value in logits))
 
 
 def _controls(
-    rows: np.ndarray, spread: np.ndarray, phi: _Reader, vocabulary: Vocabulary, digits: int | None
+    rows: np.ndarray, spread: np.ndarray, phi: SumReader, vocabulary: Vocabulary, digits: int | None
 ) -> Controls:
     bounds = vocabulary.action_bounds
     means = [
-        phi.rounded(phi.sum(row).scaled(scale).plus(Sum({}, shift)), digits)
+        phi.rounded(phi.sum(row).scaled(scale).plus(Sum({}, shift)))
         for row, scale, shift in zip(rows, bounds.scale.tolist(), bounds.shift.tolist())
     ]
     places = ALL_DIGITS if digits is None else digits
@@ -275,10 +216,15 @@ def _percents(chances: Float[np.ndarray, "A"], decimals: int) -> Float[np.ndarra
 
 
 def _of_numbered_states(policy: ASAPPolicy, vocabulary: Vocabulary, sample: Sample, decimals: int) -> Reading | None:
-    """A list of the states of each skill; where skills weigh states, of each action. The last has all other states."""
+    """A list of the states of each skill; where skills weigh states, of each action. The last has all other states.
+
+    None where there is no such list: tasks differ in it, or there are too many.
+    """
+    if {policy.psi.task, policy.phi.task} != {"none"} and len(np.unique(sample.m, axis=0)) > 1:
+        return None
     states = np.eye(len(vocabulary.observations), dtype=np.float32)
     m = sample.m[:1].ravel()
-    rulers = np.array([skill_at(policy, margins) for margins in regions_at(policy, states, m).margins])
+    rulers = policy.partition.skill_of_region[regions_at(policy, states, m).likeliest_regions]
     if policy.phi.constant:
         chances = actions_at(policy, np.arange(policy.num_skills), states[:1].repeat(policy.num_skills, 0), m)
         own = [choice(np.asarray(row, float), decimals) for row in chances]
@@ -299,31 +245,9 @@ def _membership(states: Sequence[int]) -> Test:
     return Test(Sum({Term((s,)): 2.0 for s in states}, -1.0))
 
 
-def skill_at(policy: ASAPPolicy, margins: Float[np.ndarray, "K"]) -> int:
-    """The skill of the likeliest region."""
-    return int(policy.partition.skill_of_region[int((margins > 0) @ (1 << np.arange(len(margins))))])
-
-
-def _network(features: Features, fixed: ArrayLike | None) -> Features | None:
-    if not isinstance(features.basis, Network):
-        return None
-    return features if fixed is None else dataclasses.replace(features, task="none")
-
-
-def checked_digits(field: str, digits: int | None) -> int | None:
+def checked_digits(field: str, digits: Any) -> int | None:
     if digits is not None and (type(digits) is not int or not 1 <= digits <= ALL_DIGITS):
         raise UserError(
             field, f"must be an integer from 1 to {ALL_DIGITS}", repr(digits), "leave it out to choose as few as do"
         )
     return digits
-
-
-def significant(value: float, digits: int) -> float:
-    return float(f"{value:.{digits - 1}e}")
-
-
-def _like(size: float, value: float, digits: int) -> float:
-    """The value to within a share of the size that is at least as small as for the size to so many digits."""
-    if size == 0:
-        return significant(value, digits)
-    return round(float(value), digits - math.floor(math.log10(size)))

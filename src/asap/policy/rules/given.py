@@ -18,8 +18,9 @@ from asap.base.spec import Task
 from asap.config.schema import PolicyConfig
 from asap.policy.features import Polynomial
 from asap.policy.policy import ASAPPolicy
-from asap.policy.rules.read import LONGEST_TEXT, Rules, read_rules
+from asap.policy.rules.read import Rules, read_rules
 from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Shape, Skill, Test, Vocabulary
+from asap.policy.rules.source import LONGEST_TEXT
 from asap.policy.rules.write import comparison, does
 from asap.policy.surgery import grow
 

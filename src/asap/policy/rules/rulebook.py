@@ -147,6 +147,15 @@ class Rulebook(NamedTuple):
     phi_network: Features | None = None  # and of skills.
     termination: float | None = None
 
+    def with_regions(self, region_skills: Sequence[int]) -> "Rulebook":
+        """Other skills of its regions, without those that have none then."""
+        used = sorted(set(region_skills))
+        return self._replace(
+            skills=tuple(self.skills[s] for s in used),
+            names=tuple(self.names[s] for s in used) if self.names else (),
+            region_skills=tuple(used.index(s) for s in region_skills),
+        )
+
     def act(
         self,
         values: Float[np.ndarray, "V N"],

@@ -2,7 +2,8 @@
 
 from asap.base.spec import Task
 from asap.policy.policy import ASAPPolicy
-from asap.policy.rules.from_policy import Sample, read_rounded, sample_states
+from asap.policy.rules.from_policy import read_rounded, sample_states
+from asap.policy.rules.rounding import Sample
 from asap.policy.rules.rulebook import Vocabulary
 from asap.policy.rules.write import write_rules
 
@@ -14,4 +15,5 @@ def rules_text(policy: ASAPPolicy, tasks: tuple[Task, ...], digits: int | None =
     sample = Sample.of({task.descriptor: states for task in tasks})
     fixed = tasks[0].descriptor if is_fixed else None
     found, *_ = read_rounded(policy, vocabulary, sample, digits, is_exact, fixed)
-    return "\n".join([*write_rules(found.book, planes=found.planes or None), ""])
+    numbers = [own[0] for own in found.skills]
+    return "\n".join([*write_rules(found.book, planes=found.planes or None, numbers=numbers), ""])

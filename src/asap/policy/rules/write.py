@@ -13,10 +13,12 @@ from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Score
 from asap.policy.rules.sums import Sum, Term
 
 WIDTH, INDENT = 112, "  "
-LONG_BESIDE_OTHERS = 36
+LONG_BESIDE_OTHERS, LONG_ALONE = 36, 72
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 KEYWORDS = frozenset("if then otherwise else and in not within keep or the largest of sin pi to".split())
 FIRST_WORDS = frozenset("if then otherwise else and in not the".split())  # No name in a rule begins with them.
+WHOLE_LINES = ("then", "otherwise", ":", "the largest of", "the largest of [keep]")  # With others below.
+SKILL_UNIT = "skill unit"  # Of the network under the skills; those under the planes are units.
 BREAK = re.compile(r" (?=[-+] |and )|(?<=[,;]) ")
 NUMBERED = re.compile(r"(.*\S) (0|[1-9][0-9]{0,8})")
 
@@ -27,31 +29,31 @@ def write_rules(
     weights: Sequence[float] | None = None,
     comments: Mapping[int, str] | None = None,
     planes: Sequence[int] | None = None,
+    numbers: Sequence[int] | None = None,
     names_only: bool = False,
 ) -> list[str]:
     """The lines of the rules for these regions, of which others follow any case; by default for all that occur.
 
     `weights` tell how much each skill is used: of two lists of the same length, the one that ends with the most used.
-    `comments` are written beside the first use of a skill. `planes` are the numbers by which named sums have their letters.
-    With `names_only` skills that have names are not described.
+    `comments` are written beside the first use of a skill. `planes` are the numbers by which named sums have their letters,
+    `numbers` those of skills that need a name. With `names_only` skills that have names are not described.
     """
     comments = comments or {}
     if not book.tests:
-        return _commented(
-            _everywhere(book.skills[book.region_skills[0]], book.vocabulary), comments.get(book.region_skills[0])
-        )
+        only = book.region_skills[0]
+        return _commented([(_everywhere(book.skills[only], book.vocabulary), comments.get(only))])
     cases = cases_of(book, regions, weights)
-    writer = _Writer(book, cases, planes)
+    writer = _Writer(book, cases, planes, numbers)
     lines = [line for k in writer.named_sums for line in wrapped(writer.definition(k))]
     named = writer.named_skills
+    blocks = []
     for skill in [] if names_only else named:
         name, comment = writer.skill_name(skill), comments.get(skill)
         what = _joined(f"{name}:", does(book.skills[skill], book.vocabulary))
-        lines += _commented(what, comment and comment.removeprefix(f"{name}: "))
+        blocks.append((what, comment and comment.removeprefix(f"{name}: ")))
     for case in cases:
-        comment = None if case.skill in named else comments.get(case.skill)
-        lines += _commented(writer.case(case), comment)
-    return lines
+        blocks.append((writer.case(case), None if case.skill in named else comments.get(case.skill)))
+    return lines + _commented(blocks)
 
 
 def cases_of(book: Rulebook, regions: Sequence[int] | None, weights: Sequence[float] | None) -> list[Case]:
@@ -74,7 +76,9 @@ def is_membership(test: Test, vocabulary: Vocabulary) -> bool:
 class _Writer:
     """What occurs more than once has a name: a sum, a skill."""
 
-    def __init__(self, book: Rulebook, cases: Sequence[Case], planes: Sequence[int] | None):
+    def __init__(
+        self, book: Rulebook, cases: Sequence[Case], planes: Sequence[int] | None, numbers: Sequence[int] | None
+    ):
         self.book, self.vocabulary = book, book.vocabulary
         tests = Counter(k for case in cases for k, _ in case.tests)
         skills = Counter(case.skill for case in cases)
@@ -84,14 +88,17 @@ class _Writer:
         letters = [name for name in LETTERS if name.casefold() not in taken]
         planes = range(len(book.tests)) if planes is None else planes
         self._sums = {k: letters[p] if p < len(letters) else f"sum {p + 1}" for k, p in enumerate(planes)}
-        words = ("skill", "behaviour", "skill number")
-        self._skill = next(word for word in words if not any(name.startswith(word) for name in taken))
+        words = ("skill", "behaviour", "number")
+        self._skill = next((word for word in words if not any(name.startswith(word) for name in taken)), "asap skill")
+        self._numbers = range(len(book.skills)) if numbers is None else numbers
         self._is_written: set[int] = set()  # Tests whose sharpness was said.
 
     def _deserves_name(self, k: int, uses: int, num_tests: int) -> bool:
-        """Beside others a long sum has one, too: so cases can be told apart at a glance."""
-        is_list = is_membership(self.book.tests[k], self.vocabulary)
-        return not is_list and (uses > 1 or (num_tests > 1 and len(self._slopes(k)) > LONG_BESIDE_OTHERS))
+        """A long sum has one, too: so cases can be told apart at a glance."""
+        test, longest = self.book.tests[k], LONG_BESIDE_OTHERS if num_tests > 1 else LONG_ALONE
+        if is_membership(test, self.vocabulary) or (len(test.value.terms) == 1 and len(self._slopes(k)) <= longest):
+            return False
+        return uses > 1 or len(self._slopes(k)) > longest
 
     def definition(self, k: int) -> str:
         return f"{self._sums[k]} = {self._slopes(k)}"
@@ -100,7 +107,8 @@ class _Writer:
         return sum_in_words(Sum(oriented(self.book.tests[k])[0].value.terms), self.vocabulary)
 
     def skill_name(self, skill: int) -> str:
-        return self.book.names[skill] if self.book.names and self.book.names[skill] else f"{self._skill} {skill}"
+        own = self.book.names[skill] if self.book.names else ""
+        return own or f"{self._skill} {self._numbers[skill]}"
 
     def case(self, case: Case) -> list[str]:
         what = (
@@ -141,7 +149,12 @@ def oriented(test: Test) -> tuple[Test, bool]:
 
 
 def comparison(
-    test: Test, vocabulary: Vocabulary, side: bool = True, name: str | None = None, is_first: bool = True
+    test: Test,
+    vocabulary: Vocabulary,
+    side: bool = True,
+    name: str | None = None,
+    is_first: bool = True,
+    network_unit: str = "unit",
 ) -> str:
     """`x + 0.39*y > 0.85 m within 0.05 m`; a sum that has a name goes by it."""
     test, is_turned = oriented(test)
@@ -150,7 +163,7 @@ def comparison(
     told = f" {unit}" if unit else ""
     sharpness = f" within {exact(test.within)}{told}" if test.within is not None and is_first else ""
     kept = " [keep]" if test.keep and is_first else ""
-    left = name or sum_in_words(Sum(test.value.terms), vocabulary)
+    left = name or sum_in_words(Sum(test.value.terms), vocabulary, network_unit)
     return f"{left} {'>' if side else '<'} {exact(-test.value.constant)}{told}{sharpness}{kept}"
 
 
@@ -161,7 +174,7 @@ def does(skill: Skill, vocabulary: Vocabulary) -> list[str]:
         case Choice(shares):
             return [", ".join(f"{_action(vocabulary, a)} ({exact(round(100 * p, 10))} %)" for a, p in shares) + kept]
         case Either(action, other, test):
-            condition = comparison(test, vocabulary)
+            condition = comparison(test, vocabulary, network_unit=SKILL_UNIT)
             return [f"{_action(vocabulary, action)} if {condition}, else {_action(vocabulary, other)}{kept}"]
         case Scores():
             rows = [f"{_action(vocabulary, a)}: {_skill_sum(value, vocabulary)}" for a, value in skill.listed.items()]
@@ -186,15 +199,25 @@ def _everywhere(skill: Skill, vocabulary: Vocabulary) -> list[str]:
 
 def _joined(condition: str, what: list[str]) -> list[str]:
     head, *rows = what
+    if " = " in head and len(condition) + len(head) >= WIDTH:  # Numbers to set may stand below.
+        head, rows = "", [head]
     return [*wrapped(f"{condition} {head}".rstrip()), *(line for row in rows for line in wrapped(f"{INDENT}{row}"))]
 
 
-def _commented(lines: list[str], comment: str | None) -> list[str]:
-    if not comment:
-        return lines
-    if len(lines[0]) + len(comment) + 4 <= WIDTH:
-        return [f"{lines[0]}  # {comment}", *lines[1:]]
-    return [f"# {comment}", *lines]
+def _commented(blocks: Sequence[tuple[list[str], str | None]]) -> list[str]:
+    """All comments beside what they are about, or all of them above: where one has no room, or a line goes on below."""
+    is_beside = all(
+        not comment
+        or (len(lines[0]) + len(comment) + 4 <= WIDTH and (len(lines) == 1 or lines[0].endswith(WHOLE_LINES)))
+        for lines, comment in blocks
+    )
+    found = []
+    for lines, comment in blocks:
+        if comment and is_beside:
+            found += [f"{lines[0]}  # {comment}", *lines[1:]]
+        else:
+            found += [f"# {comment}", *lines] if comment else lines
+    return found
 
 
 def wrapped(line: str) -> list[str]:
@@ -214,9 +237,9 @@ def _masked(line: str) -> str:
     return re.sub(r'"[^"]*"', lambda quoted: "x" * len(quoted[0]), line)
 
 
-def sum_in_words(value: Sum, vocabulary: Vocabulary, unit: str = "unit") -> str:
+def sum_in_words(value: Sum, vocabulary: Vocabulary, network_unit: str = "unit") -> str:
     """`1.6*pole angle - velocity + 2`."""
-    pieces = [(_coefficient(term, abs(c), vocabulary, unit), c) for term, c in value.terms.items()]
+    pieces = [(_coefficient(term, abs(c), vocabulary, network_unit), c) for term, c in value.terms.items()]
     if value.constant or not pieces:
         pieces.append((exact(abs(value.constant)), value.constant))
     (first, c), *rest = pieces
@@ -224,17 +247,17 @@ def sum_in_words(value: Sum, vocabulary: Vocabulary, unit: str = "unit") -> str:
 
 
 def _skill_sum(value: Sum, vocabulary: Vocabulary) -> str:
-    return sum_in_words(value, vocabulary, "skill unit")
+    return sum_in_words(value, vocabulary, SKILL_UNIT)
 
 
-def _coefficient(term: Term, size: float, vocabulary: Vocabulary, unit: str) -> str:
+def _coefficient(term: Term, size: float, vocabulary: Vocabulary, network_unit: str) -> str:
     powers = Counter(term.variables)
     factors = [_name(vocabulary, v) if n == 1 else f"{_name(vocabulary, v)}^{n}" for v, n in powers.items()]
     if term.wave is not None:
         inside = Sum({Term((v,)): f for v, f in term.wave.frequencies}, term.wave.phase)
         factors.insert(0, f"sin(pi*({sum_in_words(inside, vocabulary)}))")
     if term.unit is not None:
-        factors.insert(0, f"{unit} {term.unit + 1}")
+        factors.insert(0, f"{network_unit} {term.unit + 1}")
     words = "*".join(factors)
     return words if size == 1 else f"{exact(size)}*{words}"
 

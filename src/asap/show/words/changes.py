@@ -15,8 +15,9 @@ from asap.base.stats import bootstrap_interval
 from asap.experience.protocol import Evaluation
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS
-from asap.policy.rules.from_policy import Reading, Sample, read_rounded, sample_states
+from asap.policy.rules.from_policy import Reading, read_rounded, sample_states
 from asap.policy.rules.given import Given
+from asap.policy.rules.rounding import Sample
 from asap.policy.rules.rulebook import Rulebook, Test
 from asap.policy.rules.sums import Sum
 from asap.policy.rules.write import comparison, does

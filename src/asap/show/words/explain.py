@@ -10,27 +10,18 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from asap.base.numbers import counted, exact, listed, number, percent
+from asap.base.numbers import counted, listed, number, percent
 from asap.base.spec import Task, TaskSet
 from asap.experience.protocol import Evaluation
-from asap.policy.features import Features, Network
 from asap.policy.policy import ASAPPolicy
-from asap.policy.regions import OWNS, one_per_skill, regions_at, require_one_seed
+from asap.policy.regions import one_per_skill, regions_at, require_one_seed
 from asap.policy.rules.cases import possible_regions, skills_by_cases
-from asap.policy.rules.from_policy import (
-    MOST_DIGITS,
-    Reading,
-    Sample,
-    read_policy,
-    read_rounded,
-    sample_states,
-    significant,
-)
-from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Shape, Vocabulary
-from asap.policy.rules.write import cases_of, comparison, does, sum_in_words, write_rules
+from asap.policy.rules.from_policy import MOST_DIGITS, Reading, read_policy, read_rounded, sample_states
+from asap.policy.rules.rounding import Sample
+from asap.policy.rules.rulebook import Choice, Rulebook, Shape, Vocabulary
+from asap.policy.rules.write import SKILL_UNIT, cases_of, comparison, does, sum_in_words, write_rules
+from asap.show.words.notes import on_choice, on_numbers, on_skills, on_tasks, on_units, skills_in_words, sums_of
 from asap.show.words.returns import Returns, returns_in_words, returns_of
-
-MOST_WEIGHED = 4  # Inputs named for each unit of a network.
 
 
 @dataclass(frozen=True)
@@ -57,10 +48,9 @@ class Explanation:
 
     @property
     def file(self) -> str:
-        comments = "\n".join(
-            f"# {line}".rstrip() for line in (*self.notes, *(f"note: {each}" for each in self.remarks))
-        )
-        return "\n".join([f"# {self.title}", "", *self.rules, "", comments, ""])
+        below = (*self.notes, *(f"note: {each}" for each in self.remarks))
+        title, comments = (_as_comments(lines) for lines in (self.title.splitlines(), below))
+        return "\n".join([*title, "", *self.rules, "", *comments, ""])
 
     def as_dict(self) -> dict:
         return {**self.numbers, "rules": list(self.rules), "verdict": self.verdict}
@@ -79,8 +69,10 @@ class Played:
 
     usage: list[float | None]  # Share of the steps of each skill.
     durations: list[float | None]  # Steps at a time.
-    states: Float[np.ndarray, "n O"] | None = None
-    returns: Returns | None = None
+    states: Float[np.ndarray, "n O"] | None = (
+        None  # Visited when skills and actions are drawn: numbers are rounded for them.
+    )
+    more_states: Float[np.ndarray, "k O"] | None = None  # And else.
 
 
 def explain(
@@ -121,16 +113,25 @@ def explain_played(
     steps, starts = (np.einsum("m,ms->s", tasks.shares, n[0]) for n in (drawn.skill_steps, drawn.skill_starts))
     durations = np.where(starts > 0, steps / np.where(starts > 0, starts, 1), np.nan)
     usage = (steps / max(steps.sum(), 1e-9)).tolist()
-    played = Played(usage, _or_nones("durations", durations, policy.num_skills), drawn.observations)
-    reader = _Reader(policy, tasks.tasks, played, shows_all)
-    reading = reader.reading(digits, is_exact)
     likeliest = play([policy], True)
+    durations = _or_nones("durations", durations, policy.num_skills)
+    reader = _Reader(
+        policy, tasks.tasks, Played(usage, durations, drawn.observations, likeliest.observations), shows_all
+    )
+    reading = reader.reading(digits, is_exact)
     while True:
         printed = reader.printed(reading).policy(Shape(policy.psi.inputs))
         returns = returns_of(tasks, drawn, likeliest, play([printed], False), play([printed], True))
         if digits is not None or is_exact or reader.digits >= MOST_DIGITS or not returns.loses:
             return reader.explanation(reading, returns)
-        reading = reader.reading(reader.digits + 1, False)
+        finer = reader.reading(reader.digits + 1, False)
+        if _says(finer) == _says(reading):  # Lists of states have no digits to add.
+            return reader.explanation(reading, returns)
+        reading = finer
+
+
+def _says(reading: Reading) -> tuple:
+    return reading.book.tests, reading.book.skills, reading.layers
 
 
 class _Reader:
@@ -143,6 +144,9 @@ class _Reader:
         self.states = sample_states(policy, tasks[0], played.states)
         self.sample = Sample.of({task.descriptor: self.states for task in tasks})
         self.digits, self.agreement = 0, 1.0
+        seen = [states for states in (played.states, played.more_states) if states is not None]
+        at = [regions_at(policy, states, m) for m in {task.descriptor for task in tasks} for states in seen]
+        self._visited = {int(region) for regions in at for region in np.unique(regions.likeliest_regions)}
 
     def reading(self, digits: int | None, is_exact: bool) -> Reading:
         how = self.policy, self.vocabulary, self.sample, digits, is_exact, self.fixed
@@ -155,7 +159,7 @@ class _Reader:
         if not book.tests:
             return book
         cases = cases_of(book, self._regions(reading), self._weights(reading))
-        return book._replace(region_skills=skills_by_cases(cases, len(book.tests)))
+        return book.with_regions(skills_by_cases(cases, len(book.tests)))
 
     def _possible(self, reading: Reading) -> list[int]:
         return possible_regions([test.value for test in reading.book.tests])
@@ -166,15 +170,10 @@ class _Reader:
         if self.shows_all or self.spec.numbered:
             return None
         skill_of_region = self.policy.partition.skill_of_region
-        if self.played.states is not None:
-            visited = {
-                int(region)
-                for task in self.tasks
-                for region in np.unique(_region_at(self.policy, self.states, task.descriptor))
-            }
-            used = [r for r, region in enumerate(reading.regions) if region in visited]
+        if self._visited:
+            used = [r for r, region in enumerate(reading.regions) if region in self._visited]
         elif None not in usage:
-            used = [r for r, region in enumerate(reading.regions) if usage[skill_of_region[region]] >= OWNS]
+            used = [r for r, region in enumerate(reading.regions) if usage[skill_of_region[region]] > 0]
         else:
             return None
         return used or None
@@ -185,11 +184,14 @@ class _Reader:
 
     def explanation(self, reading: Reading, returns: Returns | None = None) -> Explanation:
         regions, weights = self._regions(reading), self._weights(reading)
-        comments = {index: self._habits(own) for index, own in enumerate(reading.skills)}
-        rules = write_rules(reading.book, regions, weights, comments, reading.planes or None)
+        is_alone = not reading.book.tests and None in self.played.usage  # Then there is nothing to say of it.
+        comments = {} if is_alone else {index: self._habits(own) for index, own in enumerate(reading.skills)}
+        numbers = [own[0] for own in reading.skills]
+        rules = write_rules(reading.book, regions, weights, comments, reading.planes or None, numbers)
         notes = [*self._notes(reading, regions), *(["", *returns_in_words(returns)] if returns is not None else [])]
-        numbers = self._numbers(reading, regions, returns)
-        return Explanation(self._title(), tuple(rules), tuple(notes), numbers, self.printed(reading))
+        return Explanation(
+            self._title(), tuple(rules), tuple(notes), self._numbers(reading, returns), self.printed(reading)
+        )
 
     def _title(self) -> str:
         planes, skills = self.policy.partition.num_planes, self.policy.num_skills
@@ -197,7 +199,7 @@ class _Reader:
         return f"{listed([task.name for task in self.tasks])}: {sizes}."
 
     def _habits(self, own: tuple[int, ...]) -> str:
-        name = f"skill{'s' * (len(own) > 1)} {listed([str(s) for s in own])}"
+        name = skills_in_words(own)
         usage = [self.played.usage[s] for s in own]
         if self.spec.numbered and not self.policy.phi.constant or None in usage:  # Several cases may be of one skill.
             return name
@@ -205,28 +207,22 @@ class _Reader:
         if not share:
             return f"{name}: never used"
         duration = self.played.durations[own[0]] if len(own) == 1 else None
-        lasting = "" if duration is None else f", {number(duration)} steps at a time"
+        steps = "" if duration is None else f"{number(duration)} step{'' if number(duration) == '1' else 's'}"
+        lasting = steps and f", {steps} at a time"
         return f"{name}: used in {percent(share)} of the steps{lasting}"
 
-    # ---- Notes ----------------------------------------------------------------------------------------------------
-
     def _notes(self, reading: Reading, regions: list[int] | None) -> list[str]:
-        book, notes = reading.book, []
-        sums = [test.value for test in book.tests] + [value for skill in book.skills for value in _sums(skill)]
-        if any(value.terms for value in sums) and not self.spec.numbered:
-            notes.append(self._on_numbers())
-        notes += self._on_skills(book)
-        if book.tests:
-            notes.append(_choice(book.termination))
-            if any(test.within is not None for test in book.tests):
-                notes.append("`within` a distance: so far beyond the boundary, a side is chosen with 90 %.")
-        notes += self._on_tasks(reading)
-        for features, name, used in (
-            (self.policy.psi, "unit", book.tests),
-            (self.policy.phi, "skill unit", book.skills),
-        ):
-            if isinstance(features.basis, Network) and used:
-                notes += _units(features, name, self.spec.observation_names)
+        book, spec = reading.book, self.spec
+        are_by_state = spec.numbered and not self.policy.phi.constant and self.vocabulary.action_bounds is None
+        notes = on_numbers(book, spec, self.digits, self.agreement) + on_skills(book, are_by_state) + on_choice(book)
+        if len(self.tasks) > 1 and {self.policy.psi.task, self.policy.phi.task} != {"none"}:
+            notes += on_tasks(self.tasks, self.vocabulary, self._by_task())
+        tests, skills = (
+            [test.value for test in book.tests],
+            [value for skill in book.skills for value in sums_of(skill)],
+        )
+        for layers, sums, name in zip(reading.layers, (tests, skills), ("unit", SKILL_UNIT)):
+            notes += on_units(layers, sums, self.vocabulary, name, self.shows_all)
         left_out = 0 if regions is None else len(set(self._possible(reading)) - set(regions))
         if left_out:
             notes.append(
@@ -235,49 +231,17 @@ class _Reader:
             )
         return notes
 
-    def _on_numbers(self) -> str:
-        units = (
-            "in the units of NormalizeObservation, which drift"
-            if self.spec.normalized
-            else "in the environment's own units"
-        )
-        if self.digits > MOST_DIGITS or self.agreement == 1.0:
-            kept = "the action is the same as with all digits"
-        else:
-            kept = f"the action is the same as with all digits in {100 * self.agreement:.4g} % of the states"
-        return f"Numbers are {units}, with {counted(self.digits, 'digit')}: {kept}."
-
-    def _on_skills(self, book: Rulebook) -> list[str]:
-        notes, bounds = [], self.vocabulary.action_bounds
-        if any(isinstance(skill, Scores) for skill in book.skills):
-            notes.append("`the largest of`: drawn, an action's chance is proportional to exp(score).")
-        if self.spec.numbered and not self.policy.phi.constant and bounds is None:
-            notes.append(
-                "A state is listed with the likeliest action of its likeliest skill, which need not be the only one there."
-            )
-        if bounds is not None:
-            limits = zip(self.vocabulary.actions, bounds.low.tolist(), bounds.high.tolist())
-            notes += [
-                f"{name} is kept within {exact(float(f'{low:.6g}'))} to {exact(float(f'{high:.6g}'))}."
-                for name, low, high in limits
-                if math.isfinite(low + high)
-            ]
-        return notes
-
-    def _on_tasks(self, reading: Reading) -> list[str]:
-        """The tests with the numbers of each task put in."""
-        if len(self.tasks) == 1 or self.policy.psi.task == "none":
+    def _by_task(self) -> list[Reading]:
+        """The tests with the numbers of each task put in; none where they are the same in all."""
+        if self.policy.psi.task == "none":
             return []
-        notes = []
-        for task in self.tasks:
-            sample = Sample.of({task.descriptor: self.states})
-            own = read_policy(self.policy, self.vocabulary, sample, self.digits, task.descriptor, decimals=0)
-            names = tuple(f"skill{'s' * (len(each) > 1)} {listed([str(s) for s in each])}" for each in own.skills)
-            cases = write_rules(own.book._replace(names=names), names_only=True)
-            notes.append(f"In {task.name}: {'; '.join(' '.join(line.split()) for line in cases)}.")
-        return notes
+        samples = [Sample.of({task.descriptor: self.states}) for task in self.tasks]
+        return [
+            read_policy(self.policy, self.vocabulary, sample, self.digits, task.descriptor, decimals=0)
+            for task, sample in zip(self.tasks, samples)
+        ]
 
-    def _numbers(self, reading: Reading, regions: list[int] | None, returns: Returns | None) -> dict[str, Any]:
+    def _numbers(self, reading: Reading, returns: Returns | None) -> dict[str, Any]:
         book, vocabulary = reading.book, self.vocabulary
         names = [task.name for task in self.tasks]
         planes = [
@@ -309,6 +273,7 @@ class _Reader:
             "task": listed(names),
             "tasks": names,
             "digits": self.digits,
+            "same_actions": self.agreement,
             "termination": self.policy.termination,
             "planes": planes,
             "skills": skills,
@@ -317,40 +282,8 @@ class _Reader:
         }
 
 
-def _sums(skill: Choice | Either | Scores | Controls) -> tuple:
-    match skill:
-        case Choice():
-            return ()
-        case Either(_, _, test):
-            return (test.value,)
-        case Scores(sums):
-            return sums
-        case Controls(means):
-            return means
-
-
-def _region_at(policy: ASAPPolicy, states: np.ndarray, m: tuple[float, ...]) -> np.ndarray:
-    margins = regions_at(policy, states, np.asarray(m, np.float32)).margins
-    return (margins > 0) @ (1 << np.arange(margins.shape[1]))
-
-
-def _choice(termination: float | None) -> str:
-    if termination is None:
-        return "A skill is drawn at every step."
-    return f"A skill is kept until its region is left; inside, {percent(termination)} of the steps draw a new one."
-
-
-def _units(features: Features, name: str, observation_names: tuple[str, ...]) -> list[str]:
-    """What each unit weighs most; of deeper networks, the products of the weights on the way."""
-    inputs = len(features.inputs)
-    through = np.linalg.multi_dot([*map(np.asarray, reversed(features.basis.weights)), np.eye(inputs)])
-    through = through * np.asarray(features.scale, float)
-    lines = [f"A {name} goes from -1 to 1, as learned; it weighs most:"]
-    for u, row in enumerate(through):
-        order = np.argsort(-np.abs(row), kind="stable")[:MOST_WEIGHED]
-        weights = [f"{observation_names[features.inputs[j]]} ({exact(significant(row[j], 2))})" for j in order]
-        lines.append(f"  {name} {u + 1}: {', '.join(weights)}")
-    return lines
+def _as_comments(lines: Sequence[str]) -> list[str]:
+    return [f"# {part}".rstrip() for line in lines for part in (line.splitlines() or [""])]
 
 
 def _or_nones(field: str, values: ArrayLike | None, num_skills: int) -> list[float | None]:

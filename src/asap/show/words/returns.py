@@ -27,8 +27,9 @@ class Pair:
 
     @property
     def loses(self) -> bool:
-        """Whether the printed rules return less than the interval of what was learned."""
-        return self.printed.mean < self.learned.mean - LOSS_COUNTS * self.learned.error - 1e-9
+        """Whether the printed rules return less than the interval of what was learned, and not by chance."""
+        least = self.learned.mean - LOSS_COUNTS * self.learned.error
+        return self.printed.mean < least - 1e-9 and self.difference.mean < -LOSS_COUNTS * self.difference.error
 
 
 @dataclass(frozen=True)
@@ -58,23 +59,27 @@ def _mean(values: np.ndarray) -> MeanReturn:
 
 
 def returns_in_words(returns: Returns) -> list[str]:
-    return [
+    drawn, likeliest = returns.drawn.learned, returns.likeliest.learned
+    lines = [
         f"Mean return of {returns.episodes} episodes each, +- its standard error:",
         f"  skills and actions drawn:        {_pair_in_words(returns.drawn)}",
         f"  most probable skill and action:  {_pair_in_words(returns.likeliest)}",
     ]
+    if drawn.mean - likeliest.mean > LOSS_COUNTS * np.hypot(drawn.error, likeliest.error):
+        lines.append(
+            f"Draw skills and actions: always the most probable ones return {number(drawn.mean - likeliest.mean)} less."
+        )
+    return lines
 
 
 def _pair_in_words(pair: Pair) -> str:
     learned, printed = (f"{number(each.mean)} +- {number(each.error)}" for each in (pair.learned, pair.printed))
-    return f"{learned} as learned, {printed} as printed{_lost(pair)}"
+    return f"{learned} as learned, {printed} as printed{'' if learned == printed else _lost(pair)}"
 
 
 def _lost(pair: Pair) -> str:
     """Where the difference is within twice its standard error, it may as well be chance."""
     change, error = pair.difference.mean, pair.difference.error
-    if change == 0:
-        return ""
     words = f"{number(abs(change))} {'less' if change < 0 else 'more'}"
     if abs(change) <= LOSS_COUNTS * error:
         return f" ({words}, which may be chance)"
