@@ -19,7 +19,7 @@ from asap.config.settings import override
 from asap.experience.protocol import Evaluation, OnProgress, ignore_progress
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import regions_at
-from asap.policy.rules.from_policy import sample_states, skill_at
+from asap.policy.rules.from_policy import sample_states
 from asap.policy.rules.text import rules_text
 from asap.policy.surgery import merged_by_fit, uniform
 
@@ -112,8 +112,9 @@ def _smaller(policy: ASAPPolicy, model: "ASAP", states: np.ndarray) -> Iterator[
     partition, kept = policy.partition, policy.kept
     states = np.asarray(states, np.float32)[:: max(1, len(states) // MOST_STATES)]
     m = np.asarray(model.tasks.tasks[0].descriptor, np.float32)
-    active = np.array([skill_at(policy, margins) for margins in regions_at(policy, states, m).margins])
     of_region, regions = partition.skill_of_region, np.arange(partition.num_regions)
+    margins = regions_at(policy, states, m).margins
+    active = of_region[(margins > 0) @ (1 << np.arange(partition.num_planes))]
     for k in range(partition.num_planes):
         if k in kept.planes:
             continue
