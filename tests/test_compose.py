@@ -9,7 +9,7 @@ import pytest
 import asap.compose
 from asap import ASAP
 from asap.base.errors import UserError
-from asap.compose import FROZEN, compose
+from asap.compose import compose
 from asap.config.schema import PRESETS, Config
 from asap.config.settings import override
 from asap.config.toml import parse_settings, to_item
@@ -45,7 +45,14 @@ def test_layers_win_in_their_order(tmp_path):
     assert (config.learn.step_size_beta, config.policy.alpha_beta, config.learn.clip) == (10.0, 100.0, 0.2)
 
 
-SETTINGS = [*PRESETS.values(), *FROZEN.values(), gradients.ROBBINS_MONRO, lifelong.SETTINGS, references.SKILLS_ALONE]
+SETTINGS = [
+    *PRESETS.values(),
+    {"policy.keep": "skills"},
+    {"policy.keep": "partition"},
+    gradients.ROBBINS_MONRO,
+    lifelong.SETTINGS,
+    references.SKILLS_ALONE,
+]
 SETTINGS += [reuse.STEADY, reuse.DICTIONARY, transfer.SOFT, transfer.LOOKS, transfer.SMALL_LOOKS]
 for task in map(catalog.find, catalog.NAMES):
     SETTINGS += [task.settings, task.play_settings, task.budget]
