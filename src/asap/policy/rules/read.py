@@ -59,7 +59,8 @@ class _Reader:
         unused += [self.skill_names[s] for name, s in self.names.skills.items() if name not in self.used]
         self._require_features()
         warnings = [f"{name}: has a name, but is not used" for name in unused]
-        empty = Rulebook(self.vocabulary, tuple(self.tests.found), tuple(self.skills), (), tuple(self.skill_names))
+        tests, names = tuple(self.tests.found), tuple(self.skill_names)
+        empty = Rulebook(self.vocabulary, tests, tuple(self.skills), (), names, self._sum_names())
         return decided(branches, empty, self.source, warnings)
 
     # ---- Names ----------------------------------------------------------------------------------------------------
@@ -181,8 +182,7 @@ class _Reader:
         """One skill, without a test. Numbers to set may be on a line each."""
         first, *more = nodes
         cursor = self.cursor(first.line)
-        is_sum = cursor.variable() is not None
-        cursor.move(0)
+        is_sum = self.names.plain_variables.at(cursor.text, 0) or self.names.sums.at(cursor.text, 0)
         if is_sum and not self._sees_action(cursor) and same(first.line.text) not in self.names.skills:
             cursor.fail("expected a case", "write `if TEST then ACTION`, and `otherwise ACTION` last")
         if not more:
@@ -213,6 +213,13 @@ class _Reader:
             self.skill_names.append(name)
             self.skill_cursors.append(cursor)
         return self._known[key]
+
+    def _sum_names(self) -> tuple[str, ...]:
+        """Of tests that compare a named sum with a number."""
+        named = [(each.name, each.read()) for each in self.names.sums.meanings.values()]
+        plain = {_frozen(value.terms): name for name, value in reversed(named) if not value.constant}
+        found = (plain.get(_frozen(test.value.terms), "") for test in self.tests.found)
+        return tuple(" ".join(name.split()) for name in found)
 
     # ---- What a policy can be -------------------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ def _with_skills(book: Rulebook, skills: Int[np.ndarray, "R"]) -> Rulebook:
     every, names = [*book.skills, _uniform(book.vocabulary)], [*book.names, ""]
     used, numbered = np.unique(skills, return_inverse=True)
     kept = tuple(every[s] for s in used), tuple(numbered.ravel().tolist()), tuple(names[s] for s in used)
-    return Rulebook(book.vocabulary, book.tests, *kept)
+    return Rulebook(book.vocabulary, book.tests, *kept, book.sum_names)
 
 
 def _uniform(vocabulary: Vocabulary) -> Skill:

@@ -51,30 +51,33 @@ class Tests:
 
     def _place(self, test: Test, cursor: Cursor, start: int) -> Literal:
         _require_size(test, cursor, start)
-        size = test.value.largest
-        value, within = test.value.scaled(1 / size), None if test.within is None else test.within / size
-        sign = 1.0 if value.terms[min(value.terms, key=term_order)] > 0 else -1.0
-        ordered = sorted(value.items, key=lambda item: term_order(item[0]))
-        key = tuple((term, float(f"{sign * c:.12g}")) for term, c in ordered)
+        is_turned = next(iter(test.value.terms.values())) < 0  # As tests are written: the first term positive.
+        value = test.value.scaled(-1.0) if is_turned else test.value
+        sign, key = _plane(value)
         if key not in self._known:
             if len(self.found) == MOST_TESTS:
                 cure = "leave some out: each doubles the regions"
                 cursor.fail(f"more than {MOST_TESTS} different tests", cure, start)
             self._known[key] = len(self.found), sign > 0
-            if cursor.names.vocabulary.numbered and is_list(test.value):
-                value, within = test.value, test.within
-            self.found.append(Test(value, within, test.keep))
+            self.found.append(test._replace(value=value))
             self.places.append((cursor, start))
-            return len(self.found) - 1, True
+            return len(self.found) - 1, not is_turned
         place, is_positive = self._known[key]
         before = self.found[place]
-        within = None if within is None else within * before.value.largest
+        within = None if test.within is None else test.within * before.value.largest / value.largest
         if within is not None and before.within is not None and abs(within - before.within) > CLOSE * within:
             first, at = self.places[place]
             line = first.line.place(at)[0] + 1
             cursor.fail(f"`within` is another number than for the same test in line {line}", "say it once", start)
         self.found[place] = before._replace(within=before.within or within, keep=before.keep or test.keep)
-        return place, is_positive == (sign > 0)
+        return place, (is_positive == (sign > 0)) != is_turned
+
+
+def _plane(value: Sum) -> tuple[float, tuple]:
+    """What all sums have in common that are 0 on the same plane, and the sign with which this one has it."""
+    ordered = sorted(value.items, key=lambda item: term_order(item[0]))
+    sign = 1.0 if value.terms[min(value.terms, key=term_order)] > 0 else -1.0
+    return sign, tuple((term, float(f"{sign * c / value.largest:.12g}")) for term, c in ordered)
 
 
 def _require_size(test: Test, cursor: Cursor, start: int) -> None:

@@ -143,6 +143,7 @@ class Rulebook(NamedTuple):
     skills: tuple[Skill, ...]
     region_skills: tuple[int, ...]  # Of each of 2^K regions; bit k is set on the positive side of test k.
     names: tuple[str, ...] = ()  # Of skills, where the text names them; empty for those without.
+    sum_names: tuple[str, ...] = ()  # Of the sums in tests, likewise.
     psi_network: Features | None = None  # Whose units are terms of tests,
     phi_network: Features | None = None  # and of skills.
     termination: float | None = None

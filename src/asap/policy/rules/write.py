@@ -39,10 +39,10 @@ def write_rules(
     `numbers` those of skills that need a name. With `names_only` skills that have names are not described.
     """
     comments = comments or {}
-    if not book.tests:
-        only = book.region_skills[0]
+    cases = cases_of(book, regions, weights) if book.tests else [Case((), book.region_skills[0])]
+    if len(cases) == 1 and not (book.names and book.names[cases[0].skill]):
+        only = cases[0].skill
         return _commented([(_everywhere(book.skills[only], book.vocabulary), comments.get(only))])
-    cases = cases_of(book, regions, weights)
     writer = _Writer(book, cases, planes, numbers)
     lines = [line for k in writer.named_sums for line in wrapped(writer.definition(k))]
     named = writer.named_skills
@@ -62,9 +62,30 @@ def cases_of(book: Rulebook, regions: Sequence[int] | None, weights: Sequence[fl
         regions = state_patterns([test.value for test in book.tests])
     elif regions is None:
         regions = possible_regions([test.value for test in book.tests])
+    of_region = np.asarray(book.region_skills)
     if weights is None:
-        weights = np.bincount(book.region_skills, minlength=len(book.skills)).astype(float).tolist()
-    return shortest_cases(book.region_skills, regions, len(book.tests), weights, are_lists)
+        weights = np.bincount(of_region[list(regions)], minlength=len(book.skills)).astype(float).tolist()
+    # In an order that is not that of their numbers, which change as a text is read: so it is written as it was.
+    tests = sorted(range(len(book.tests)), key=lambda k: _place_of(book.tests[k], book.vocabulary))
+    skills = sorted(range(len(book.skills)), key=lambda s: does(book.skills[s], book.vocabulary))
+    numbers = np.arange(len(of_region))
+    ordered = sum(((numbers >> k & 1) << place for place, k in enumerate(tests)), np.zeros_like(numbers))
+    skill_in_order = np.empty_like(of_region)
+    skill_in_order[ordered] = np.argsort(skills)[of_region]
+    found = shortest_cases(
+        skill_in_order.tolist(),
+        sorted(ordered[list(regions)].tolist()),
+        len(tests),
+        [weights[s] for s in skills],
+        are_lists,
+    )
+    return [Case(tuple((tests[k], side) for k, side in case.tests), skills[case.skill]) for case in found]
+
+
+def _place_of(test: Test, vocabulary: Vocabulary) -> tuple[str, float]:
+    """What tests are put in order by."""
+    value = oriented(test)[0].value
+    return sum_in_words(Sum(value.terms), vocabulary), value.constant
 
 
 def is_membership(test: Test, vocabulary: Vocabulary) -> bool:
@@ -82,12 +103,15 @@ class _Writer:
         self.book, self.vocabulary = book, book.vocabulary
         tests = Counter(k for case in cases for k, _ in case.tests)
         skills = Counter(case.skill for case in cases)
-        self.named_sums = [k for k in sorted(tests) if self._deserves_name(k, tests[k], len(tests))]
         self.named_skills = [s for s in sorted(skills) if skills[s] > 1 or (book.names and book.names[s])]
-        taken = {name.casefold() for name in (*self.vocabulary.variables, *self.vocabulary.actions)}
+        taken = (*self.vocabulary.variables, *self.vocabulary.actions, *book.names, *book.sum_names)
+        taken = {name.casefold() for name in taken}
         letters = [name for name in LETTERS if name.casefold() not in taken]
         planes = range(len(book.tests)) if planes is None else planes
         self._sums = {k: letters[p] if p < len(letters) else f"sum {p + 1}" for k, p in enumerate(planes)}
+        self._sums |= {k: name for k, name in enumerate(book.sum_names) if name}
+        named = [k for k in sorted(tests) if self._deserves_name(k, tests[k], len(tests))]
+        self.named_sums = sorted(named, key=lambda k: (len(self._sums[k]), self._sums[k]))
         words = ("skill", "behaviour", "number")
         self._skill = next((word for word in words if not any(name.startswith(word) for name in taken)), "asap skill")
         self._numbers = range(len(book.skills)) if numbers is None else numbers
@@ -121,7 +145,11 @@ class _Writer:
         return _joined(f"{self._condition(case)} then", what)
 
     def _condition(self, case: Case) -> str:
-        tests = [self._test(k, side) for k, side in case.tests]
+        named = {k: place for place, k in enumerate(self.named_sums)}
+        ordered = sorted(
+            case.tests, key=lambda test: (named.get(test[0], 99), _place_of(self.book.tests[test[0]], self.vocabulary))
+        )
+        tests = [self._test(k, side) for k, side in ordered]
         return " and ".join(tests) if tests[0].startswith(("in ", "not in ")) else f"if {' and '.join(tests)}"
 
     def _test(self, k: int, side: bool) -> str:
