@@ -40,9 +40,8 @@ from asap.model.result import Result, evaluation_report
 from asap.model.training import blank_start, holds_run, run_at, seeds_of, temporary_folder, train_run
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
-from asap.policy.rules.from_policy import checked_digits
+from asap.policy.rules.from_policy import checked_digits, rules_text
 from asap.policy.rules.given import Given, given_rules, read_text
-from asap.policy.rules.text import rules_text
 from asap.policy.score import parameters_of
 from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback
@@ -326,18 +325,11 @@ class ASAP:
         return prune(self, loss, require_episodes("episodes", episodes), require_seed("seed", seed)).model
 
     @classmethod
-    def from_rules(
-        cls,
-        rules: str | os.PathLike,
-        observation_names: Iterable[str],
-        action_names: Iterable[str],
-        action_low: ArrayLike | None = None,
-        action_high: ArrayLike | None = None,
-    ) -> "ASAP":
-        """A model without any environment: it predicts, explains, plots, saves. Bounds of actions mean that they are numbers
-        to set."""
+    def from_rules(cls, rules: str | os.PathLike, *names: Iterable[str], **bounds: ArrayLike) -> "ASAP":
+        """A model without any environment, from rules, `observation_names` and `action_names`: it predicts, explains, plots,
+        saves. `action_low` and `action_high` mean that actions are numbers to set."""
         text, name = read_text(rules)
-        task = without_env(tuple(observation_names), tuple(action_names), action_low, action_high)
+        task = without_env(*names, **bounds)
         model = cls.__new__(cls)
         model._set_up(*compose([task.name], {"policy.rules": text}, task=task, rules_name=name), IN_PROCESS)
         model._is_drawn = False

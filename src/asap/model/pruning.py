@@ -19,8 +19,7 @@ from asap.config.settings import override
 from asap.experience.protocol import Evaluation, OnProgress, ignore_progress
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import regions_at
-from asap.policy.rules.from_policy import sample_states
-from asap.policy.rules.text import rules_text
+from asap.policy.rules.from_policy import rules_text, sample_states
 from asap.policy.surgery import merged_by_fit, uniform
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -289,9 +289,11 @@ def restore(record: dict[str, Any]) -> HostedTask:
 
 
 def without_env(
-    observation_names: tuple[str, ...], action_names: tuple[str, ...], low: Any = None, high: Any = None
+    observation_names: Iterable[str], action_names: Iterable[str], action_low: Any = None, action_high: Any = None
 ) -> HostedTask:
     """A task of names alone, for rules that nobody plays here: its policy can be read, asked, drawn and saved."""
+    low, high = action_low, action_high
+    observation_names, action_names = tuple(observation_names), tuple(action_names)
     for field, names in (("observation_names", observation_names), ("action_names", action_names)):
         if not names or len(set(names)) != len(names) or not all(map(is_name, names)):
             raise UserError(field, "must be different names, at least one", show(names), "give a list of texts")
