@@ -7,7 +7,8 @@ from asap.envs.gymnasium.registration import register_with_gymnasium
 
 if TYPE_CHECKING:
     from asap.distill import distill
-    from asap.model.model import ASAP, load_rules
+    from asap.model.model import ASAP
+    from asap.model.rules import load_rules
 
 __version__ = "0.2.0.dev0"
 __all__ = ["ASAP", "RunError", "UserError", "__version__", "distill", "load_rules"]
@@ -17,10 +18,14 @@ register_with_gymnasium()
 
 def __getattr__(name: str) -> Any:
     # Imported on first use: JAX takes a second, and `asap --help` does not need it.
-    if name in ("ASAP", "load_rules"):
-        from asap.model import model
+    if name == "ASAP":
+        from asap.model.model import ASAP
 
-        return getattr(model, name)
+        return ASAP
+    if name == "load_rules":
+        from asap.model.rules import load_rules
+
+        return load_rules
     if name == "distill":
         from asap.distill import distill
 

@@ -233,8 +233,14 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     return found
 
 
-def with_budget(config: Config, episodes: int | None, steps: int | None) -> Config:
-    """A budget that is said takes the place of those that were not."""
+def with_budget(
+    config: Config, episodes: int | None, steps: int | None, spent: tuple[int, int] | None = None
+) -> Config:
+    """A budget that is said takes the place of those that were not; in addition to what was `spent`, if anything was."""
+    if spent is not None:
+        if episodes is None and steps is None:
+            episodes, steps = config.run.episodes, config.run.steps
+        episodes, steps = (None if more is None else more + done for more, done in zip((episodes, steps), spent))
     if episodes is None and steps is None:
         return config
     return override(config, {"run.episodes": episodes, "run.steps": steps})

@@ -70,7 +70,7 @@ def check_rules_on(
     from asap.config.schema import Config
     from asap.config.toml import parse_settings
     from asap.model.model import ASAP
-    from asap.model.rules_check import check_rules, rules_in_words
+    from asap.model.rules import check_rules, rules_in_words
 
     require_episodes("--episodes", episodes)
     require_seed("--seed", seed)

@@ -11,12 +11,12 @@ from asap.base.arrays import from_arrays
 from asap.base.errors import RunError, UserError
 from asap.base.files import BadFile, replace
 from asap.base.spec import TaskSet
-from asap.compose import read_run, saved_settings, without_source
+from asap.compose import read_run, same_but_for_budget, saved_settings, without_source
 from asap.config.schema import Config
 from asap.config.toml import to_toml
 from asap.envs.recorded import SaidEnv, task_records
 from asap.learn.state import restored_outcome
-from asap.model.training import blank_start
+from asap.model.training import blank_start, holds_run
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of
@@ -45,6 +45,14 @@ class Saved(NamedTuple):
     def state(self) -> dict[str, np.ndarray] | None:
         return self.arrays if self.whole else None
 
+    def index(self, seed: int | None) -> int:
+        """Of a seed that was trained; by default the one that was looked at."""
+        first, last = self.config.run.seed, self.config.run.seed + self.config.run.seeds - 1
+        if seed is not None and not first <= seed <= last:
+            cure = f"choose {first}, the only one" if first == last else f"choose from {first} to {last}"
+            raise UserError("seed", "was not trained", seed, cure)
+        return (self.seed if seed is None else seed) - first
+
     def counts(self, index: int) -> tuple[int, int]:
         """Completed episodes and steps of a seed."""
         if self.counted is not None:
@@ -62,6 +70,19 @@ def policies_in(saved: Saved) -> ASAPPolicy:
 
 def are_equal(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
     return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def saved_to_join(folder: Path, config: Config, state: dict[str, np.ndarray] | None) -> Saved | None:
+    """What a run that is there has learned, for a model that has not: it must have the same settings."""
+    if not holds_run(folder) or Run.open(folder).latest() is None:
+        return None
+    saved = read_saved(folder)
+    if not same_but_for_budget(config, saved.config):
+        cure = "choose another directory, or use its settings"
+        raise UserError("run", "was made with other settings", folder, cure)
+    if state is not None and saved.state is not None and not are_equal(state, saved.state):
+        raise UserError("run", "holds what another model has learned", folder, "choose another directory")
+    return saved if state is None and saved.state is not None else None
 
 
 def source_policies(config: Config) -> ASAPPolicy | None:

@@ -25,7 +25,7 @@ from asap.base.arrays import member, stack, to_arrays
 from asap.base.episodes import EVALUATION, integer_or_none, require_episodes, require_integer, require_seed
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
-from asap.compose import compose, feature_settings, given_task, refuse_unsaid, same_but_for_budget, with_budget
+from asap.compose import compose, feature_settings, given_task, refuse_unsaid, with_budget
 from asap.config.schema import Config
 from asap.config.toml import parse_settings
 from asap.envs.gymnasium.task import without_env
@@ -33,17 +33,17 @@ from asap.envs.recorded import SaidEnv
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, OnProgress, ignore_progress
 from asap.model import reading
-from asap.model.files import Saved, are_equal, policies_in, read_saved, source_policies, write_saved
+from asap.model.files import Saved, policies_in, read_saved, saved_to_join, source_policies, write_saved
 from asap.model.predict import Predictor
 from asap.model.pruning import prune
 from asap.model.result import Result, evaluation_report
-from asap.model.training import blank_start, holds_run, run_at, seeds_of, temporary_folder, train_run
+from asap.model.training import blank_start, run_at, seeds_of, temporary_folder, train_run
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.from_policy import checked_digits, rules_text
-from asap.policy.rules.given import Given, given_rules, read_text
+from asap.policy.rules.given import Given, read_text
 from asap.policy.score import parameters_of
-from asap.runs.directory import Run, print_note
+from asap.runs.directory import print_note
 from asap.runs.events import Callback
 from asap.runs.loggers import loggers
 from asap.runs.signals import StopRequest
@@ -198,10 +198,13 @@ class ASAP:
         callbacks = [callback] if callable(callback) else list(callback or ())
         if self._unsaid is not None:
             refuse_unsaid(self.config, self._unsaid)
-        if run is not None:
-            self._join(Path(run))
+        joined = None if run is None else saved_to_join(Path(run), self.config, self._state)
+        if joined is not None:
+            self._adopt(joined)
         steps = None if total_timesteps is None else require_integer("total_timesteps", total_timesteps, 1)
-        config = self._with_more(None if episodes is None else require_integer("episodes", episodes, 1), steps)
+        episodes = None if episodes is None else require_integer("episodes", episodes, 1)
+        spent = None if self._state is None else (self.num_episodes, self.num_timesteps)
+        config = with_budget(self.config, episodes, steps, spent)
         with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as (log, phase):
             given = source_policies(config) if self._is_drawn else self.policies
             recorded = None if run is None else run_at(Path(run), config, self.tasks)
@@ -213,28 +216,6 @@ class ASAP:
         if stop.requested:
             raise stop.leaving()
         return self
-
-    def _with_more(self, episodes: int | None, steps: int | None) -> Config:
-        """The settings with a budget that is in addition to what was spent."""
-        if self._state is None:
-            return with_budget(self.config, episodes, steps)
-        if episodes is None and steps is None:
-            episodes, steps = self.config.run.episodes, self.config.run.steps
-        episodes = None if episodes is None else episodes + self.num_episodes
-        return with_budget(self.config, episodes, None if steps is None else steps + self.num_timesteps)
-
-    def _join(self, folder: Path) -> None:
-        """A run that is there must have these settings; a model that has not learned goes on from it."""
-        if not holds_run(folder) or Run.open(folder).latest() is None:
-            return
-        saved = read_saved(folder)
-        if not same_but_for_budget(self.config, saved.config):
-            cure = "choose another directory, or use its settings"
-            raise UserError("run", "was made with other settings", folder, cure)
-        if self._state is None and saved.state is not None:
-            self._adopt(saved)
-        elif saved.state is not None and not are_equal(self._state, saved.state):
-            raise UserError("run", "holds what another model has learned", folder, "choose another directory")
 
     def predict(
         self,
@@ -291,25 +272,20 @@ class ASAP:
     def explanation(
         self, task: str | None = None, *, digits: int | None = None, exact: bool = False, every: bool = False
     ) -> "Explanation":
-        """The same with its numbers, and as a file of rules. So many `digits`, or all (`exact`); `every` region, also those
-        that were never visited."""
+        """The same with its numbers, and as a file. `exact`: all digits; `every` region, also if never visited."""
         shown = None if task is None else self.task(task)
         how = {"digits": checked_digits("digits", digits), "is_exact": bool(exact), "shows_all": bool(every)}
         return reading.explanation(self, shown, self._play_to_read, **how)
 
     def rules(self, task: str | None = None, *, digits: int | None = None, exact: bool = False) -> str:
-        """The policy as rules that load again, for every region; nothing is played. Numbers have the fewest digits that keep
-        the actions, or so many `digits`, or all (`exact`)."""
+        """As rules that load again; nothing is played. Numbers have the fewest digits that keep the actions."""
         shown = self.tasks.tasks if task is None else (self.task(task),)
         return rules_text(self.policy, shown, checked_digits("digits", digits), bool(exact))
 
     @property
     def given(self) -> Given:
         """The rules that learning started from."""
-        if not self.config.policy.rules:
-            cure = "give some: ASAP(env, rules=...), or asap train ENV --rules FILE"
-            raise UserError("rules", "the model was learned from none", ", ".join(self.tasks.names), cure)
-        return given_rules(self.config.policy, self.tasks.tasks)
+        return reading.given(self)
 
     def changes(self, *, digits: int | None = None) -> "Changes":
         """What learning made of the given rules: which plane moved and by how much, which skill changed, what it gained."""
@@ -320,18 +296,15 @@ class ASAP:
         return reading.plot_changes(self, self.task(task), self._play_to_read)
 
     def prune(self, loss: float = 0.05, episodes: int = 200, seed: int = 1) -> "ASAP":
-        """A model with fewer planes and skills, as far as the return stays within `loss`: a share of the way from random play
-        to the present return. Of the seed that is looked at."""
+        """With fewer planes and skills; `loss` is a share of the way from random play to the present return."""
         return prune(self, loss, require_episodes("episodes", episodes), require_seed("seed", seed)).model
 
     @classmethod
     def from_rules(cls, rules: str | os.PathLike, *names: Iterable[str], **bounds: ArrayLike) -> "ASAP":
         """A model without any environment, from rules, `observation_names` and `action_names`: it predicts, explains, plots,
         saves. `action_low` and `action_high` mean that actions are numbers to set."""
-        text, name = read_text(rules)
-        task = without_env(*names, **bounds)
-        model = cls.__new__(cls)
-        model._set_up(*compose([task.name], {"policy.rules": text}, task=task, rules_name=name), IN_PROCESS)
+        task, (text, name) = without_env(*names, **bounds), read_text(rules)
+        model = cls.of(*compose([task.name], {"policy.rules": text}, task=task, rules_name=name))
         model._is_drawn = False
         return model
 
@@ -377,20 +350,10 @@ class ASAP:
         saved = read_saved(Path(path), SaidEnv(env, env_options), best)
         model = cls.of(saved.config, saved.tasks, workers=str(workers))
         model._unsaid = None if saved.is_own else Path(path)
-        if integer_or_none("seed", seed) not in (None, *model.seeds):
-            first, last = model.seeds[0], model.seeds[-1]
-            cure = f"choose {first}, the only one" if first == last else f"choose from {first} to {last}"
-            raise UserError("seed", "was not trained", seed, cure)
-        model._index = model.seeds.index(saved.seed if seed is None else seed)
+        model._index = saved.index(integer_or_none("seed", seed))
         model._adopt(saved)
         return model
 
     def _adopt(self, saved: Saved) -> None:
         self._hold(policies_in(saved), saved.state, *saved.counts(self._index))
         self._is_drawn, self._verdict = saved.drawn, saved.verdict
-
-
-def load_rules(rules: str | os.PathLike, env: Any = None, **names: Any) -> ASAP:
-    """A model from rules, a text or the path of a file: for an environment, or for `observation_names` and `action_names`
-    (and bounds of numbers to set, `action_low` and `action_high`)."""
-    return ASAP.from_rules(rules, **names) if env is None else ASAP(env, rules=rules, **names)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from asap.model.model import ASAP
+    from asap.policy.rules.given import Given
     from asap.show.words.changes import Changes
     from asap.show.words.explain import Explanation
 
@@ -49,6 +50,16 @@ def explanation(model: "ASAP", shown: Task | None, play: Play, **how: Any) -> "E
         line = f"seed {model.seed} of {count}: each seed numbers its skills in its own way"
         explained = replace(explained, title=f"{line}\n{explained.title}")
     return explained if outcome is None else explained.judged(outcome.as_dict(), outcome.notes())
+
+
+def given(model: "ASAP") -> "Given":
+    """The rules that learning started from."""
+    from asap.policy.rules.given import given_rules
+
+    if not model.config.policy.rules:
+        cure = "give some: ASAP(env, rules=...), or asap train ENV --rules FILE"
+        raise UserError("rules", "the model was learned from none", ", ".join(model.tasks.names), cure)
+    return given_rules(model.config.policy, model.tasks.tasks)
 
 
 def changes(model: "ASAP", play: Play, digits: int | None) -> "Changes":

@@ -1,6 +1,8 @@
-"""What a person wants to know of rules before learning from them: what they return, which cases are used, what is missing."""
+"""Rules as a model; and what a person wants to know of them before learning: what they return, which cases are used, what is
+missing."""
 
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +18,16 @@ from asap.policy.surgery import uniform
 
 if TYPE_CHECKING:
     from asap.model.model import ASAP
+
+
+def load_rules(rules: str | os.PathLike, env: Any = None, **names: Any) -> "ASAP":
+    """A model from rules, a text or the path of a file: for an environment, or for `observation_names` and `action_names`
+    (and bounds of numbers to set, `action_low` and `action_high`)."""
+    from asap.model.model import ASAP
+
+    if env is not None:
+        return ASAP(env, rules=rules, **names)
+    return ASAP.from_rules(rules, names.pop("observation_names"), names.pop("action_names"), **names)
 
 
 def check_rules(model: "ASAP", episodes: int, seed: int) -> dict[str, Any]:
