@@ -221,7 +221,7 @@ def plot(
     title = f"{shown.name}, seed {model.seed}" + (", best checkpoint" if best else "")
     pictures = {"partition": model.plot(shown.name, title)}
     if model.config.policy.rules:
-        pictures["changes"] = model.plot_changes(shown.name)
+        pictures["changes"] = model.plot(shown.name, title, changes=True)
     if source.is_dir():
         pictures |= _curves(source, model, shown)
     written = {}

@@ -90,15 +90,9 @@ class ASAP:
         rules: str | os.PathLike | None = None,
     ):
         text, rules_name = (None, "rules") if rules is None else read_text(rules)
-        options = {
-            "policy.rules": text,
-            "policy.hyperplanes": integer_or_none("hyperplanes", hyperplanes),
-            "policy.skills": skills,
-            **feature_settings(features),
-            "run.seed": integer_or_none("seed", seed),
-            "learn.learner": learner,
-            "learn.gradient": gradient,
-        }
+        options = {"policy.rules": text, "policy.skills": skills, **feature_settings(features)}
+        options |= {"policy.hyperplanes": integer_or_none("hyperplanes", hyperplanes)}
+        options |= {"run.seed": integer_or_none("seed", seed), "learn.learner": learner, "learn.gradient": gradient}
         values = parse_settings(Config, settings)
         names, live = given_task(env, values)
         self._set_up(*compose(names, options, preset, None, values, live, rules_name), str(workers))
@@ -291,10 +285,6 @@ class ASAP:
         """What learning made of the given rules: which plane moved and by how much, which skill changed, what it gained."""
         return reading.changes(self, self._play_to_read, checked_digits("digits", digits))
 
-    def plot_changes(self, task: str | None = None) -> "Figure":
-        """The partition of the given rules beside the corrected one."""
-        return reading.plot_changes(self, self.task(task), self._play_to_read)
-
     def prune(self, loss: float = 0.05, episodes: int = 200, seed: int = 1) -> "ASAP":
         """With fewer planes and skills; `loss` is a share of the way from random play to the present return."""
         return prune(self, loss, require_episodes("episodes", episodes), require_seed("seed", seed)).model
@@ -313,11 +303,13 @@ class ASAP:
         """How the training came out that has come to these policies; None where nobody knows."""
         return reading.verdict(self._verdict, self.policies)
 
-    def plot(self, task: str | None = None, title: str | None = None) -> "Figure":
-        """The map of the partition with the skills in it; of several tasks, the first unless `task` names another."""
-        shown = self.task(task)
+    def plot(self, task: str | None = None, title: str | None = None, changes: bool = False) -> "Figure":
+        """The map of the partition with the skills in it; with `changes`, beside that of the given rules. Of several tasks, the
+        first unless `task` names another."""
+        shown, play = self.task(task), self._play_to_read
         title = title or f"{shown.name}, seed {self.seed}"
-        return reading.plot(self.policy, self.tasks, shown, title, self._play_to_read)
+        how = reading.plot_changes if changes else reading.plot_policy
+        return how(self, shown, title, play)
 
     def _play_to_read(self, policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
         """Policies on the same few episodes, for words and pictures."""

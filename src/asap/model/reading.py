@@ -75,13 +75,13 @@ def changes(model: "ASAP", play: Play, digits: int | None) -> "Changes":
     return changes(given, model.policy, model.tasks, played, deterministic, digits)
 
 
-def plot_changes(model: "ASAP", shown: Task, play: Play) -> "Figure":
+def plot_changes(model: "ASAP", shown: Task, title: str, play: Play) -> "Figure":
     """The partition of the given rules, and the one that learning made of it."""
     from asap.show.figures import side_by_side
 
     policies = {"given": model.given.policy(), "corrected": model.policy}
     figures = [plot(policy, model.tasks, shown, name, play) for name, policy in policies.items()]
-    return side_by_side(figures, f"{shown.name}, seed {model.seed}: what learning changed")
+    return side_by_side(figures, f"{title}: what learning changed")
 
 
 def verdict(source: Verdict | Path | None, policies: ASAPPolicy) -> Verdict | None:
@@ -97,6 +97,10 @@ def verdict(source: Verdict | Path | None, policies: ASAPPolicy) -> Verdict | No
             last = event if event.get("kind") == "end" else last
     is_theirs = last.get("parameters_sha256") == parameter_digest(policies)
     return Verdict.read(last.get("verdict")) if is_theirs else None
+
+
+def plot_policy(model: "ASAP", shown: Task, title: str, play: Play) -> "Figure":
+    return plot(model.policy, model.tasks, shown, title, play)
 
 
 def plot(policy: ASAPPolicy, tasks: TaskSet, shown: Task, title: str, play: Play) -> "Figure":
