@@ -1,4 +1,4 @@
-"""Tries damaged inputs of every kind: files, settings, command lines, messages of workers, answers of environments.
+"""Tries damaged inputs of every kind: files, settings, rules, command lines, messages, answers of environments.
 
 .venv/bin/python bench/fuzz.py --seconds 300
 .venv/bin/python bench/fuzz.py --only model --only data --seed 7 --json
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import fuzz_commands
 import fuzz_data
 import fuzz_environments
+import fuzz_rules
 import fuzz_saved
 import fuzz_settings
 import fuzz_workers
@@ -35,7 +36,7 @@ from fuzz_mutations import changed_bytes
 from fuzz_watch import Outcome, Target, at_home, tried
 
 CORPUS = Path(__file__).parents[1] / "tests" / "data" / "fuzz"
-MODULES = (fuzz_saved, fuzz_settings, fuzz_commands, fuzz_data, fuzz_workers, fuzz_environments)
+MODULES = (fuzz_saved, fuzz_settings, fuzz_commands, fuzz_data, fuzz_workers, fuzz_environments, fuzz_rules)
 TARGETS = {target.name: target for module in MODULES for target in module.TARGETS}
 ADDRESS_SPACE = 6 << 30  # Bytes beyond what a target needs to start.
 SILENT = 90.0  # Seconds without a word after which a process counts as hanging.

@@ -20,7 +20,7 @@ from asap.base.errors import UserError
 
 # Fresh inputs of each target: a second's worth, and none of the training, which compiles for seconds each.
 FRESH = {"checkpoint": 300, "events": 200, "frame": 400, "replay": 200, "environment": 200, "data": 150}
-FRESH |= {"model": 40, "config": 60, "override": 60, "command": 12}
+FRESH |= {"model": 40, "config": 60, "override": 60, "command": 12, "rules": 200}
 
 
 @pytest.fixture(scope="module")

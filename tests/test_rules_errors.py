@@ -467,7 +467,7 @@ PENDULUM_ERRORS = [
     ),
     ("torque = 1, torque = 2", "1:13", "torque is set twice; once is enough"),
     ("torque = 1\ntorque = 2", "2:1", "torque is set twice; once is enough"),
-    ("torque == 1", "1:9", "=: no such observation; numbers are compared by > or <"),
+    ("torque == 1", "1:9", "expected a number or a name before '='; numbers are compared by > or <"),
     ("torque := 1", "1:8", "expected `=` before ':='; as in `torque = 1`"),
     (
         "torque = 1 if speed > 0, else 2",

@@ -186,8 +186,8 @@ otherwise coast
     policy = book.policy()
     assert policy.num_skills == 2 and policy.partition.num_regions == 16
     assert policy.partition.region_skills == book.region_skills
-    # Bits: distance < 20, speed > 5, rain > 0.5, speed > 15; brake is skill 0.
-    brakes = [r for r in range(16) if r & 3 == 3 or r & 12 == 12]
+    # Bits: distance > 20, speed > 5, rain > 0.5, speed > 15; brake is skill 0.
+    brakes = [r for r in range(16) if r & 3 == 2 or r & 12 == 12]
     assert [r for r, skill in enumerate(book.region_skills) if skill == 0] == brakes
     assert played(text, [10, 6, 0], CAR) == pytest.approx([-1.0])  # -2.4, kept within the bounds.
     assert played(text, [30, 6, 1], CAR) == pytest.approx([0.0], abs=1e-6)
@@ -240,14 +240,14 @@ def test_other_tests_are_other_planes(other):
 
 def test_a_chain_is_two_planes():
     text = "if -1 < x < 2 then a\notherwise b"
-    assert sums(text) == [({"x": 1.0}, 1.0), ({"x": -1.0}, 2.0)]
+    assert sums(text) == [({"x": 1.0}, 1.0), ({"x": 1.0}, -2.0)]
     assert [played(text, [x, 0, 0]) for x in (-2, 0, 3)] == ["b", "a", "b"]
-    assert sums("if 2 > x >= -1 then a\notherwise b") == [({"x": -1.0}, 2.0), ({"x": 1.0}, 1.0)]
+    assert sums("if 2 > x >= -1 then a\notherwise b") == [({"x": 1.0}, -2.0), ({"x": 1.0}, 1.0)]
 
 
 def test_a_chain_has_one_sharpness():
     text = "if -1 < x < 2 within 0.5 then a\notherwise b"
-    assert margins(text, [-0.5, 0, 0]) == pytest.approx([NINE, 5 * NINE])
+    assert margins(text, [-0.5, 0, 0]) == pytest.approx([NINE, -5 * NINE])
 
 
 @pytest.mark.parametrize(
@@ -363,11 +363,11 @@ def test_the_same_words_are_one_skill():
 
 def test_named_sums_in_any_order_of_each_other():
     text = "if w > 1 then a\notherwise b\nw = 2*b2 - y\nb2 = d + x\nd = z + 1"
-    assert sums(text) == [({"z": 1.0, "x": 1.0, "y": -0.5}, 0.5)]
+    assert sums(text) == [({"z": 2.0, "x": 2.0, "y": -1.0}, 1.0)]
 
 
 def test_a_named_sum_is_in_brackets():
-    assert sums("w = x + y\nif 2*w - z > 0 then a\notherwise b") == [({"x": 1.0, "y": 1.0, "z": -0.5}, 0.0)]
+    assert sums("w = x + y\nif 2*w - z > 0 then a\notherwise b") == [({"x": 2.0, "y": 2.0, "z": -1.0}, 0.0)]
 
 
 def test_what_has_a_name_and_no_use_is_told():
@@ -419,7 +419,7 @@ def test_every_name_that_is_written_is_read(action):
 
 def test_obs_m_and_action_by_number():
     text = "if obs[1] + 2*m[0] > 3 then action[1]\notherwise action[0]"
-    assert sums(text, TASKS) == [({"y": 0.5, "goal x": 1.0}, -1.5)]
+    assert sums(text, TASKS) == [({"y": 1.0, "goal x": 2.0}, -3.0)]
     assert played(text, [0, 2], TASKS, (1, 0)) == "b" and played(text, [0, 0.5], TASKS, (1, 0)) == "a"
 
 
@@ -448,8 +448,8 @@ def test_products_and_powers():
     text = "if x^2 + 2*x*y - (y - 1)^2 > 1 then a\notherwise b"
     value = values_of(text)[0]
     found = {term.variables: c for term, c in value.terms.items()}
-    assert found == pytest.approx({(0, 0): 0.5, (0, 1): 1.0, (1, 1): -0.5, (1,): 1.0})
-    assert value.constant == -1.0
+    assert found == pytest.approx({(0, 0): 1.0, (0, 1): 2.0, (1, 1): -1.0, (1,): 2.0})
+    assert value.constant == -2.0
     assert book_of(text).policy().psi.basis.degree == 2
     for x, y in ((1, 1), (1, -1), (0.5, 0.4)):
         assert played(text, [x, y, 0]) == ("a" if x**2 + 2 * x * y - (y - 1) ** 2 > 1 else "b")

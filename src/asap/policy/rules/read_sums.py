@@ -14,9 +14,9 @@ MOST_FACTORS, MOST_TERMS = 6, 2000
 LARGEST = 1e30  # Policies hold numbers of 32 bits.
 WAVE = re.compile(r"sin\s*\(", re.IGNORECASE)
 UNIT_OF_NETWORK = re.compile(r"(skill )?unit [0-9]", re.IGNORECASE)
-SPREAD = re.compile(r"\+-|\+/")
+SPREAD = re.compile(r"\+-|\+/-")
 COMPARISON = re.compile(r"[<>≤≥=]")
-NO_OPERAND = re.compile(r"[])<>≤≥+,;%]|(if|then|and|within|else|otherwise)\b", re.IGNORECASE)
+NO_OPERAND = re.compile(r"[])<>≤≥+/^=,;:%]|(if|then|and|within|else|otherwise)\b", re.IGNORECASE)
 AS_WAVE = "waves are written sin(pi*(3*x))"
 
 

@@ -62,24 +62,25 @@ def cases_of(book: Rulebook, regions: Sequence[int] | None, weights: Sequence[fl
         regions = state_patterns([test.value for test in book.tests])
     elif regions is None:
         regions = possible_regions([test.value for test in book.tests])
-    of_region = np.asarray(book.region_skills)
-    if weights is None:
-        weights = np.bincount(of_region[list(regions)], minlength=len(book.skills)).astype(float).tolist()
     # In an order that is not that of their numbers, which change as a text is read: so it is written as it was.
     tests = sorted(range(len(book.tests)), key=lambda k: _place_of(book.tests[k], book.vocabulary))
     skills = sorted(range(len(book.skills)), key=lambda s: does(book.skills[s], book.vocabulary))
-    numbers = np.arange(len(of_region))
-    ordered = sum(((numbers >> k & 1) << place for place, k in enumerate(tests)), np.zeros_like(numbers))
-    skill_in_order = np.empty_like(of_region)
-    skill_in_order[ordered] = np.argsort(skills)[of_region]
-    found = shortest_cases(
-        skill_in_order.tolist(),
-        sorted(ordered[list(regions)].tolist()),
-        len(tests),
-        [weights[s] for s in skills],
-        are_lists,
-    )
-    return [Case(tuple((tests[k], side) for k, side in case.tests), skills[case.skill]) for case in found]
+    of_region = np.argsort(skills)[np.asarray(book.region_skills)[list(regions)]]
+    while True:
+        ordered = sum((np.asarray(regions) >> k & 1) << place for place, k in enumerate(tests)) + np.zeros(
+            len(regions), int
+        )
+        own, first = np.unique(ordered, return_index=True)
+        in_order = np.zeros(2 ** len(tests), int)
+        in_order[own] = of_region[first]
+        counts = (
+            np.bincount(of_region[first], minlength=len(skills)) if weights is None else np.asarray(weights)[skills]
+        )
+        found = shortest_cases(in_order.tolist(), own.tolist(), len(tests), counts.astype(float).tolist(), are_lists)
+        used = sorted({k for case in found for k, _ in case.tests})
+        if len(used) == len(tests):
+            return [Case(tuple((tests[k], side) for k, side in case.tests), skills[case.skill]) for case in found]
+        tests = [tests[k] for k in used]  # Without those that decide nothing, and would not be read again.
 
 
 def _place_of(test: Test, vocabulary: Vocabulary) -> tuple[str, float]:
