@@ -32,6 +32,7 @@ from asap.envs.gymnasium.task import without_env
 from asap.envs.recorded import SaidEnv
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, OnProgress, ignore_progress
+from asap.learn.state import with_given_rules
 from asap.model import reading
 from asap.model.files import Saved, are_equal, policies_in, read_saved, source_policies, write_saved
 from asap.model.predict import Predictor
@@ -40,7 +41,7 @@ from asap.model.training import blank_start, holds_run, run_at, seeds_of, tempor
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.from_policy import checked_digits
-from asap.policy.rules.given import Given, given_rules, read_text
+from asap.policy.rules.given import Given, given_by, read_text
 from asap.policy.score import parameters_of
 from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback
@@ -206,8 +207,11 @@ class ASAP:
             recorded = None if run is None else run_at(Path(run), config, self.tasks)
             training = recorded, config, self.tasks, stop, [*log, *callbacks], self._workers
             states, self.result = train_run(*training, given, self._state, evaluates=False, phase=phase)
+        outcome = states.outcome
+        if given is None or self._state is not None:
+            outcome = with_given_rules(config, self.tasks, outcome, states.iteration)
         counted = (int(counts[self._index]) for counts in (states.totals.episodes.sum(-1), states.env_steps))
-        self._hold(states.outcome, to_arrays(states), *counted)
+        self._hold(outcome, to_arrays(states), *counted)
         self._verdict = self.result.verdict
         if stop.requested:
             raise stop.leaving()
@@ -308,7 +312,7 @@ class ASAP:
         if not self.config.policy.rules:
             cure = "give some: ASAP(env, rules=...), or asap train ENV --rules FILE"
             raise UserError("rules", "the model was learned from none", ", ".join(self.tasks.names), cure)
-        return given_rules(self.config.policy, self.tasks.tasks)
+        return given_by(self.config, self.tasks.tasks)
 
     def changes(self, *, digits: int | None = None) -> "Changes":
         """What learning made of the given rules: which plane moved and by how much, which skill changed, what it gained."""
@@ -332,7 +336,7 @@ class ASAP:
         text, name = read_text(rules)
         task = without_env(tuple(observation_names), tuple(action_names), action_low, action_high)
         model = cls.__new__(cls)
-        model._set_up(*compose([task.name], {"policy.rules": text}, task=task, rules_name=name), IN_PROCESS)
+        model._set_up(*compose([task.name], {"policy.rules": text}, None, None, {}, task, name, True), IN_PROCESS)
         model._is_drawn = False
         return model
 

@@ -249,6 +249,10 @@ class Cursor:
                 variables = tuple(sorted(a.variables + b.variables))
                 if len(variables) > MOST_FACTORS:
                     self.fail(f"a product of more than {MOST_FACTORS} numbers", offset=start)
+                if sum(v < len(self.names.vocabulary.observations) for v in variables) > self.names.limits.degree:
+                    degree = max(2, self.names.limits.degree + 1)
+                    cure = "--features poly2" if degree == 2 else f"--set policy.degree={degree}"
+                    self.fail(f"a product of {degree} observations: features have none here", f"use {cure}", start)
                 pairs.append((Term(variables, a.wave or b.wave), c * d))
         return Sum.of(pairs)
 
@@ -315,6 +319,8 @@ class Cursor:
 
     def _wave(self, start: int) -> Sum:
         """sin(pi*(3*x)): behind `pi *`, a linear sum."""
+        if not self.names.limits.has_waves:
+            self.fail("a wave: features have none here", "use --features fourier", start)
         self.expect("pi", "waves are written sin(pi*(3*x))")
         self.expect("*", "waves are written sin(pi*(3*x))")
         inside = self._product()

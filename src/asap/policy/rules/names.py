@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from asap.policy.rules.rulebook import Vocabulary
 from asap.policy.rules.sums import Sum
@@ -22,11 +22,21 @@ def same(name: str) -> str:
     return " ".join(name.split()).casefold()
 
 
+class Limits(NamedTuple):
+    """The features that rules may use."""
+
+    degree: int = 99  # Observations in a product.
+    has_waves: bool = True
+
+
+NO_LIMITS = Limits()
+
+
 class Names:
     """All that a word may mean here."""
 
-    def __init__(self, vocabulary: Vocabulary):
-        self.vocabulary = vocabulary
+    def __init__(self, vocabulary: Vocabulary, limits: Limits = NO_LIMITS):
+        self.vocabulary, self.limits = vocabulary, limits
         self.variables = {same(name): v for v, name in reversed(list(enumerate(vocabulary.variables)))}
         self.actions = {same(name): a for a, name in reversed(list(enumerate(vocabulary.actions)))}
         self.units = {unit.name for unit in vocabulary.units if unit.name}

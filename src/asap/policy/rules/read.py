@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from asap.base.numbers import counted, number
 from asap.policy.rules.cases import example_in, possible_regions, state_patterns
 from asap.policy.rules.cursor import Cursor, Line, RulesError, Source
-from asap.policy.rules.names import Names, same
+from asap.policy.rules.names import NO_LIMITS, Limits, Names, same
 from asap.policy.rules.read_skills import read_controls, read_skill
 from asap.policy.rules.read_tests import Literal, Tests, is_list, sees_states
 from asap.policy.rules.rulebook import Choice, Controls, Rulebook, Skill, Vocabulary
@@ -57,7 +57,7 @@ class Branch(NamedTuple):
     line: Line
 
 
-def read_rules(text: str, vocabulary: Vocabulary, name: str = "rules") -> Rules:
+def read_rules(text: str, vocabulary: Vocabulary, name: str = "rules", limits: Limits = NO_LIMITS) -> Rules:
     """Raises RulesError, which says where."""
     source = Source(name, tuple(text.splitlines()))
     if len(text) > LONGEST_TEXT or len(source.lines) > MOST_LINES:
@@ -66,7 +66,7 @@ def read_rules(text: str, vocabulary: Vocabulary, name: str = "rules") -> Rules:
     nodes = _tree(source, _lines(source))
     if not nodes:
         raise RulesError(source, 0, 0, "there is no rule", "write `if NAME > 0 then ACTION` and `otherwise ACTION`")
-    return _Reader(source, vocabulary).read(nodes)
+    return _Reader(source, vocabulary, limits).read(nodes)
 
 
 def _lines(source: Source) -> list[Line]:
@@ -113,8 +113,8 @@ def _tree(source: Source, lines: Sequence[Line]) -> list[Node]:
 
 
 class _Reader:
-    def __init__(self, source: Source, vocabulary: Vocabulary):
-        self.source, self.vocabulary, self.names = source, vocabulary, Names(vocabulary)
+    def __init__(self, source: Source, vocabulary: Vocabulary, limits: Limits):
+        self.source, self.vocabulary, self.names = source, vocabulary, Names(vocabulary, limits)
         self.tests = Tests()
         self.skills: list[Skill] = []
         self.skill_names: list[str] = []
