@@ -37,7 +37,7 @@ def shortest_cases(
     if not lists:
         return shortest_cases(region_skills, regions, num_tests, weights)
 
-    def length(cases: list[Case]) -> tuple[float, ...]:
+    def length(cases: list[Case]) -> tuple[int | float, ...]:
         negative = sum(not side for case in cases for _, side in case.tests)
         return len(cases), sum(len(case.tests) for case in cases), -weights[cases[-1].skill], negative
 

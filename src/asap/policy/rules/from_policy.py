@@ -213,7 +213,7 @@ def _test(margin: Sum, reader: _Reader, digits: int | None) -> tuple[Test, bool]
     value = reader.rounded(margin.scaled(1 / length), digits)
     is_flipped = next(iter(value.terms.values()), 1.0) < 0
     if is_flipped:
-        value = value.scaled(-1)
+        value = value.scaled(-1.0)
     return Test(value, significant(NINETY / length, ALL_DIGITS if digits is None else digits)), is_flipped
 
 

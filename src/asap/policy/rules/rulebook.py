@@ -190,7 +190,7 @@ class Rulebook(NamedTuple):
                 return tuple(Sum({}, float(value)) for value in logs)
             case Either(action, other, test):
                 half = test.margin.scaled(0.5)
-                sums = {action: half, other: half.scaled(-1)}
+                sums = {action: half, other: half.scaled(-1.0)}
                 return tuple(sums.get(a, Sum({}, NEVER)) for a in range(count))
             case Scores(sums):
                 return sums

@@ -60,7 +60,7 @@ def cases_of(book: Rulebook, regions: Sequence[int] | None, weights: Sequence[fl
     elif regions is None:
         regions = possible_regions([test.value for test in book.tests])
     if weights is None:
-        weights = np.bincount(book.region_skills, minlength=len(book.skills)).tolist()
+        weights = np.bincount(book.region_skills, minlength=len(book.skills)).astype(float).tolist()
     return shortest_cases(book.region_skills, regions, len(book.tests), weights, are_lists)
 
 
@@ -134,7 +134,7 @@ class _Writer:
 def oriented(test: Test) -> tuple[Test, bool]:
     """With a positive first term, because two minus signs are easily missed; and whether that turned it round."""
     is_turned = next(iter(test.value.terms.values()), 1.0) < 0
-    return (test._replace(value=test.value.scaled(-1)) if is_turned else test), is_turned
+    return (test._replace(value=test.value.scaled(-1.0)) if is_turned else test), is_turned
 
 
 def comparison(
