@@ -74,7 +74,9 @@ def _conjunctions(
     return found, np.array(holds, bool).reshape(len(found), len(regions))
 
 
-def _greedy(skills: Int[np.ndarray, "N"], conjunctions: list, holds: Bool[np.ndarray, "C N"], last: int) -> list[Case]:
+def _greedy(
+    skills: Int[np.ndarray, "N"], conjunctions: list, holds: Bool[np.ndarray, "C N"], last: int
+) -> list[Case] | None:
     """Next the conjunction that settles most regions of one other skill; what is left has the last."""
     left, cases = np.ones(len(skills), bool), []
     while np.any(left & (skills != last)):

@@ -217,7 +217,8 @@ def read_text(source: object) -> tuple[str, str]:
 def _is_path(text: str) -> bool:
     """One line is a path if there is a file, or if it looks like no rule."""
     try:
-        return Path(text).is_file() or not set(text.split()) & {"if", "then", "otherwise", "in", "="}
+        has_words = bool(set(text.split()) & {"if", "then", "otherwise", "in"} or set(text) & set("=%"))
+        return Path(text).is_file() or not has_words
     except (OSError, ValueError):
         return False
 
