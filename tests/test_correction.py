@@ -361,7 +361,12 @@ def test_constant_rules_may_get_linear_skills():
 def test_rules_are_corrected_from_logged_data(tmp_path, capsys, monkeypatch):
     data, rules, run = (str(tmp_path / name) for name in ("data.npz", "rules.txt", "run"))
     (tmp_path / "rules.txt").write_text(ROOMS)
-    assert asap(["collect", "two-rooms", "--episodes", "30", "--out", data], capsys, monkeypatch)[0] == 0
+    assert (
+        asap(
+            ["collect", "two-rooms", "--controller", "random", "--episodes", "30", "--out", data], capsys, monkeypatch
+        )[0]
+        == 0
+    )
     small = ["--episodes", "60", "--set", "run.final_episodes=3", "--out", run, "--json"]
     code, out, err = asap(["train", "--offline", data, "--rules", rules, *small], capsys, monkeypatch)
     assert code == 0, err
