@@ -26,10 +26,11 @@ def compose(
     overrides: Values = NO_VALUES,
     task: Task | None = None,
     rules_name: str = "rules",
+    free_features: bool = False,
 ) -> tuple[Config, TaskSet]:
     """The task's own settings, then preset, file, options (None: not said) and --set: the later wins.
 
-    `task` is given where it lives in this process and no name would lead to it.
+    `task` is given where it lives in this process and no name would lead to it. Features that are free follow from rules.
     """
     if preset is not None and preset not in PRESETS:
         raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
@@ -57,10 +58,10 @@ def compose(
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
     if config.policy.rules:
-        from asap.policy.rules.given import settings_of_rules
+        from asap.policy.rules.given import Asked, settings_of_rules
 
-        asked, skills = in_call.get("policy.hyperplanes"), in_call.get("policy.skills", "constant")
-        config = override(config, settings_of_rules(config.policy, found, rules_name, asked, skills))
+        asked = Asked(*(in_call.get(f"policy.{name}") for name in ("hyperplanes", "skills", "basis")))
+        config = override(config, settings_of_rules(config.policy, found, rules_name, asked, free_features))
     config, checked = _for_tasks(config, names, weights, found)
     require_sensible(config.policy, checked.tasks[0])
     if checked.names_say_all:

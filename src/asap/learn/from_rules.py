@@ -18,7 +18,7 @@ from asap.learn.search import MARGIN, ROUNDING, Trials
 from asap.learn.state import Start, drawn_policy
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.from_policy import sample_states
-from asap.policy.rules.given import Given, given_rules
+from asap.policy.rules.given import Given, given_by
 from asap.policy.rules.rulebook import Controls, Rulebook
 from asap.policy.scaling import Moments, rescaled, shift_and_scale
 from asap.policy.surgery import uniform
@@ -32,7 +32,7 @@ GAINS = (-1.0, 4.0, -4.0)  # Of numbers to set.
 def start_from_rules(config: Config, experience: Experience, seed: int) -> tuple[Start, list[str]]:
     """Where a seed begins, and what was done to the rules so that they can be learned from."""
     tasks, trials = experience.tasks, Trials(config, experience, seed)
-    given = given_rules(config.policy, tasks.tasks)
+    given = given_by(config, tasks.tasks)
     exact = given.policy()
     count = _affordable(trials, 2, FIRST_EPISODES, FIRST_SHARE) or int(_longest(trials, 2) <= 1)
     seen = [trials.play([policy], count).observations for policy in (exact, uniform(exact)) if count]
@@ -91,7 +91,7 @@ def _planes(chosen: tuple[int, ...]) -> str:
 
 
 def _turned(book: Rulebook, chosen: tuple[int, ...]) -> Rulebook:
-    tests = [t._replace(value=t.value.scaled(-1)) if k in chosen else t for k, t in enumerate(book.tests)]
+    tests = [t._replace(value=t.value.scaled(-1.0)) if k in chosen else t for k, t in enumerate(book.tests)]
     return book._replace(tests=tuple(tests))
 
 

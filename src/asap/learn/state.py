@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.base.arrays import from_arrays, to_arrays
+from asap.base.arrays import from_arrays, lift, stack, to_arrays
 from asap.base.errors import RunError
 from asap.base.keys import Key, host_generator
 from asap.base.spec import TaskSet
@@ -130,6 +130,18 @@ def drawn_critic(config: Config, tasks: TaskSet, seed: int) -> Critic:
         low, high = (np.full(len(low), bound, np.float32) for bound in (-SPAN, SPAN))
     sizes = learn.critic_features, learn.critic_length, 0 if policy.termination is None else policy.num_skills
     return new_critic(low, high, tasks.descriptors.shape[1], host_generator(seed, CRITIC), *sizes)
+
+
+def with_given_rules(
+    config: Config, tasks: TaskSet, policies: ASAPPolicy, iteration: Int[Array, "seeds"]
+) -> ASAPPolicy:
+    """Policies, stacked over seeds; of those that made no update, the given rules as they are: what learning would have
+    started from is less sure."""
+    is_first = np.asarray(iteration) == 0
+    if not config.policy.rules or config.run.source is not None or not is_first.any():
+        return policies
+    exact = stack([drawn_policy(config, tasks, config.run.seed + s) for s in range(len(is_first))])
+    return jax.tree.map(lambda rules, own: np.where(lift(is_first, 1, np.ndim(own) - 1), rules, own), exact, policies)
 
 
 def no_totals(tasks: TaskSet) -> EpisodeTotals:

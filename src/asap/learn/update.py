@@ -14,10 +14,11 @@ from asap.config.schema import Config
 from asap.experience.protocol import Batch, Carry, Experience, Fed
 from asap.learn.convergence import averaged, watch
 from asap.learn.judge import Judged, judge
-from asap.learn.state import Budget, Metrics, TrainState, drawn_policy, is_active
+from asap.learn.state import Budget, Metrics, TrainState, is_active
 from asap.learn.updates import UPDATES, Inputs, Step
 from asap.policy import scaling
 from asap.policy.policy import NOTHING
+from asap.policy.rules.given import given_by
 from asap.policy.scaling import Moments, merged, moments_of
 from asap.policy.score import Parameters, parameters_of, with_parameters, without_kept
 
@@ -42,14 +43,18 @@ def as_given(config: Config, experience: Experience, state: TrainState) -> Train
     """Rules that are kept are read from their text again: rescaling them in every update would wear them off."""
     if not config.policy.rules or state.policy.kept == NOTHING:
         return state
-    given = drawn_policy(config, experience.tasks, 0)
+    given = given_by(config, experience.tasks.tasks).policy()
+    if (
+        given.psi.is_fixed
+    ):  # On a scaling that stays, which is the policy's own, numbers that are kept stay of themselves.
+        return state
     exact = parameters_of(given)
     exact = exact._replace(beta=exact.beta * (given.partition.alpha_beta / state.policy.partition.alpha_beta))
     if state.moments is not None:
         exact = scaling.rescaled_parameters(given, state.moments, exact)
 
     def restored(parameters: Parameters) -> Parameters:
-        return without_kept(state.policy, parameters, exact)
+        return without_kept(given, parameters, exact)
 
     policy = with_parameters(state.policy, restored(parameters_of(state.policy)))
     average = None if state.average is None else restored(state.average)

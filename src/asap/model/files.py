@@ -15,7 +15,7 @@ from asap.compose import read_run, same_but_for_budget, saved_settings, without_
 from asap.config.schema import Config
 from asap.config.toml import to_toml
 from asap.envs.recorded import SaidEnv, task_records
-from asap.learn.state import restored_outcome
+from asap.learn.state import restored_outcome, with_given_rules
 from asap.model.training import blank_start, holds_run
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
@@ -60,12 +60,15 @@ class Saved(NamedTuple):
         return int(self.arrays["totals.episodes"][index].sum()), int(self.arrays["env_steps"][index])
 
 
-def policies_in(saved: Saved) -> ASAPPolicy:
-    """What was learned, stacked over seeds."""
+def policies_in(saved: Saved, to_learn: bool = False) -> ASAPPolicy:
+    """What was learned, stacked over seeds; given rules that nothing was learned from are as they are, or `to_learn` from."""
     blank = blank_start(saved.config, saved.tasks).policy
-    if saved.whole:
-        return restored_outcome(blank, saved.arrays, saved.config)
-    return from_arrays(blank, saved.arrays)
+    if not saved.whole:
+        return from_arrays(blank, saved.arrays)
+    policies = restored_outcome(blank, saved.arrays, saved.config)
+    if to_learn or "iteration" not in saved.arrays:
+        return policies
+    return with_given_rules(saved.config, saved.tasks, policies, saved.arrays["iteration"])
 
 
 def are_equal(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
@@ -87,7 +90,7 @@ def saved_to_join(folder: Path, config: Config, state: dict[str, np.ndarray] | N
 
 def source_policies(config: Config) -> ASAPPolicy | None:
     """Those of the run that a config starts from, stacked over its seeds; None where it starts anew."""
-    return None if config.run.source is None else policies_in(read_saved(Path(config.run.source)))
+    return None if config.run.source is None else policies_in(read_saved(Path(config.run.source)), True)
 
 
 def write_saved(path: Path, saved: Saved) -> None:

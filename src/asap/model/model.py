@@ -32,6 +32,7 @@ from asap.envs.gymnasium.task import without_env
 from asap.envs.recorded import SaidEnv
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, OnProgress, ignore_progress
+from asap.learn.state import with_given_rules
 from asap.model import reading
 from asap.model.files import Saved, policies_in, read_saved, saved_to_join, source_policies, write_saved
 from asap.model.predict import Predictor
@@ -204,8 +205,11 @@ class ASAP:
             recorded = None if run is None else run_at(Path(run), config, self.tasks)
             training = recorded, config, self.tasks, stop, [*log, *callbacks], self._workers
             states, self.result = train_run(*training, given, self._state, evaluates=False, phase=phase)
+        outcome = states.outcome
+        if given is None or self._state is not None:
+            outcome = with_given_rules(config, self.tasks, outcome, states.iteration)
         counted = (int(counts[self._index]) for counts in (states.totals.episodes.sum(-1), states.env_steps))
-        self._hold(states.outcome, to_arrays(states), *counted)
+        self._hold(outcome, to_arrays(states), *counted)
         self._verdict = self.result.verdict
         if stop.requested:
             raise stop.leaving()
@@ -294,7 +298,7 @@ class ASAP:
         """A model without any environment, from rules, `observation_names` and `action_names`: it predicts, explains, plots,
         saves. `action_low` and `action_high` mean that actions are numbers to set."""
         task, (text, name) = without_env(*names, **bounds), read_text(rules)
-        model = cls.of(*compose([task.name], {"policy.rules": text}, task=task, rules_name=name))
+        model = cls.of(*compose([task.name], {"policy.rules": text}, None, None, {}, task, name, True))
         model._is_drawn = False
         return model
 

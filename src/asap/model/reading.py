@@ -54,12 +54,12 @@ def explanation(model: "ASAP", shown: Task | None, play: Play, **how: Any) -> "E
 
 def given(model: "ASAP") -> "Given":
     """The rules that learning started from."""
-    from asap.policy.rules.given import given_rules
+    from asap.policy.rules.given import given_by
 
     if not model.config.policy.rules:
         cure = "give some: ASAP(env, rules=...), or asap train ENV --rules FILE"
         raise UserError("rules", "the model was learned from none", ", ".join(model.tasks.names), cure)
-    return given_rules(model.config.policy, model.tasks.tasks)
+    return given_by(model.config, model.tasks.tasks)
 
 
 def changes(model: "ASAP", play: Play, digits: int | None) -> "Changes":

@@ -36,7 +36,10 @@ class Result:
     def notes(self) -> list[str]:
         """What a user should know about the outcome, a sentence each."""
         already = [] if self.nothing_left is None else [self.nothing_left]
-        return [*already, *([] if self.verdict is None else self.verdict.notes())]
+        config, verdict = self.config, [] if self.verdict is None else self.verdict.notes()
+        if config.policy.rules and config.run.source is None and self.finished and 0 in self.updates:
+            verdict = ["without an update the result is the given rules, as they are", *verdict]
+        return [*already, *verdict]
 
     def summary(self, path: str) -> dict:
         """The JSON object of `asap train`. Of a run that was stopped, the numbers of the final evaluation are null."""

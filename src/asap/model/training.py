@@ -24,7 +24,16 @@ from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress
 from asap.learn.loop import Loop
 from asap.learn.search import found_start, num_tried
-from asap.learn.state import Budget, Start, TrainState, drawn_policy, drawn_start, parameter_digest, restored
+from asap.learn.state import (
+    Budget,
+    Start,
+    TrainState,
+    drawn_policy,
+    drawn_start,
+    parameter_digest,
+    restored,
+    with_given_rules,
+)
 from asap.model.result import Result
 from asap.model.verdict import random_play, verdict_of
 from asap.policy.examine import warnings_about
@@ -73,9 +82,10 @@ def train(
             states = restored(loop.template(blank_start(config, tasks)), saved)
         before = np.asarray(states.iteration)
         states, finished = loop.run(states, stop)
-        evaluation = _evaluated(training, experience, states) if evaluates and not stop.requested else None
+        outcome = outcome_of(training, states)
+        evaluation = _evaluated(training, experience, outcome) if evaluates and not stop.requested else None
         seconds, curve = time.monotonic() - began, Curve.read(record)
-        at_random = _random_returns(training, experience, states.outcome, stop) if finished else None
+        at_random = _random_returns(training, experience, outcome, stop) if finished else None
     after, is_out, verdict, nothing_left = np.asarray(states.iteration), _out_of_budget(config, states), None, None
     if at_random is not None:
         verdict = verdict_of(tasks, curve, evaluation, config.run.deterministic, at_random, is_out)
@@ -93,11 +103,18 @@ def train(
         wall_seconds=seconds,
         compile_seconds=loop.compile_seconds,
         finished=finished,
-        parameters_sha256=parameter_digest(states.outcome),
+        parameters_sha256=parameter_digest(outcome),
         ess=ess[-1] if ess else None,
         verdict=verdict,
         nothing_left=nothing_left,
     )
+
+
+def outcome_of(training: Training, states: TrainState) -> ASAPPolicy:
+    """The policies that training has come to: without an update, given rules as they are."""
+    if training.given is not None:
+        return states.outcome
+    return with_given_rules(training.config, training.tasks, states.outcome, states.iteration)
 
 
 def _nothing_left(config: Config, states: TrainState, is_out: np.ndarray) -> str:
@@ -113,7 +130,7 @@ def _out_of_budget(config: Config, states: TrainState) -> np.ndarray:
     return (np.asarray(Budget.of(config).left(states.totals, states.env_steps)) == 0).any(0)
 
 
-def _evaluated(training: Training, experience: Experience, states: TrainState) -> Evaluation | None:
+def _evaluated(training: Training, experience: Experience, policies: ASAPPolicy) -> Evaluation | None:
     """The policies at the end; None where somebody has asked to stop."""
     run = training.config.run
     total = run.final_episodes * training.tasks.size * run.seeds
@@ -123,7 +140,7 @@ def _evaluated(training: Training, experience: Experience, states: TrainState) -
 
     with contextlib.suppress(Interrupted):
         ids = EpisodeIds(seeds_of(training.config), EVALUATION)
-        return experience.evaluate(states.outcome, ids, run.final_episodes, run.deterministic, on_progress)
+        return experience.evaluate(policies, ids, run.final_episodes, run.deterministic, on_progress)
 
 
 def _random_returns(
@@ -265,8 +282,12 @@ def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:
     if count not in (1, needed):
         what = f"has {count} seeds, this run has {needed}"
         raise UserError("run.source", what, source, f"use --seeds {count}")
-    taken = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (needed, *leaf.shape[1:])), _learned(given))
-    return eqx.tree_at(_scaling, with_parameters(drawn, taken[0]), taken[1])
+    taken = jax.tree.map(
+        lambda leaf: np.broadcast_to(leaf, (needed, *leaf.shape[1:])), (*_learned(given), _slope(given))
+    )
+    found = eqx.tree_at(_scaling, with_parameters(drawn, taken[0]), taken[1])
+    # Rules were made correctable by another slope: their planes are as sharp as they were only with it.
+    return eqx.tree_at(_slope, found, taken[2]) if config.policy.rules else found
 
 
 def _size_in_words(policies: ASAPPolicy) -> str:
@@ -278,6 +299,10 @@ def _size_in_words(policies: ASAPPolicy) -> str:
 
 def _learned(policy: ASAPPolicy) -> tuple:
     return parameters_of(policy), _scaling(policy)
+
+
+def _slope(policy: ASAPPolicy) -> np.ndarray:
+    return policy.partition.alpha_beta
 
 
 def _scaling(policy: ASAPPolicy) -> tuple:

@@ -106,7 +106,9 @@ def read_policy(
     rows = np.asarray(policy.partition.alpha_beta * policy.partition.beta, float)
     psi, phi = (SumReader(features, vocabulary, sample, digits, fixed) for features in (policy.psi, policy.phi))
     planes = [_test(psi.sum(row), psi, digits) for row in rows]
+    planes = [(test._replace(keep=k in policy.kept.planes), turned) for k, (test, turned) in enumerate(planes)]
     every = _skills(policy, phi, vocabulary, digits, decimals)
+    every = [skill._replace(keep=s in policy.kept.skills) for s, skill in enumerate(every)]
     kept = [k for k, (test, _) in enumerate(planes) if test.value.terms]
     same: dict[str, list[int]] = {}  # By all that is said of them: sums can't be keys.
     for s, skill in enumerate(every):
@@ -238,7 +240,11 @@ def _of_numbered_states(policy: ASAPPolicy, vocabulary: Vocabulary, sample: Samp
     tests = tuple(_membership([s for s, each in enumerate(outcomes) if each == skill]) for skill in distinct[:-1])
     first = [next((k for k in range(len(tests)) if region >> k & 1), len(tests)) for region in range(2 ** len(tests))]
     origins = tuple(tuple(sorted({int(r) for r, each in zip(rulers, outcomes) if each == skill})) for skill in distinct)
-    book = Rulebook(vocabulary, tests, tuple(distinct), tuple(first), termination=policy.termination)
+    kept = policy.kept
+    if kept.planes and len(kept.planes) == policy.partition.num_planes:  # A list of states may be of several planes.
+        tests = tuple(test._replace(keep=True) for test in tests)
+    skills = tuple(skill._replace(keep=set(own) <= set(kept.skills)) for skill, own in zip(distinct, origins))
+    book = Rulebook(vocabulary, tests, skills, tuple(first), termination=policy.termination)
     return Reading(book, origins, (), tuple(range(len(first))))
 
 

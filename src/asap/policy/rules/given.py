@@ -5,6 +5,7 @@ gradient. So probabilities are lowered to 95 % and planes softened to a tenth of
 marked [keep]; the notes say which.
 """
 
+import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +16,10 @@ from asap.base.errors import UserError
 from asap.base.files import BadFile, read_regular
 from asap.base.numbers import counted
 from asap.base.spec import Task
-from asap.config.schema import PolicyConfig
+from asap.config.schema import Config, PolicyConfig
 from asap.policy.features import Polynomial
 from asap.policy.policy import ASAPPolicy
+from asap.policy.rules.names import NO_LIMITS, Limits
 from asap.policy.rules.read import Rules, read_rules
 from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Shape, Skill, Test, Vocabulary
 from asap.policy.rules.source import LONGEST_TEXT
@@ -89,7 +91,7 @@ def given_rules(config: PolicyConfig, tasks: tuple[Task, ...], name: str = "rule
     inputs = tuple(names.index(each) for each in (config.inputs or first.inputs))
     degree = config.degree if config.basis == "polynomial" else 1
     shape = Shape(inputs, degree, config.skills == "linear", config.alpha_beta, config.alpha_theta)
-    rules = rules._replace(book=rules.book._replace(termination=config.termination))
+    rules = rules._replace(book=_marked(rules.book, config.keep)._replace(termination=config.termination))
     policy = rules.book.policy(shape)
     is_linear = all(isinstance(f.basis, Polynomial) and f.basis.degree <= 1 for f in (policy.psi, policy.phi))
     if first.is_scaled and not is_linear:
@@ -101,23 +103,55 @@ def given_rules(config: PolicyConfig, tasks: tuple[Task, ...], name: str = "rule
     return Given(rules, shape, extra)
 
 
+def given_by(config: Config, tasks: tuple[Task, ...]) -> Given:
+    """The rules that a training keeps to. One that goes on from another run freezes what it finds there, which is no longer
+    what the text says."""
+    policy = config.policy if config.run.source is None else dataclasses.replace(config.policy, keep=None)
+    return given_rules(policy, tasks)
+
+
+def _marked(book: Rulebook, keep: str | None) -> Rulebook:
+    """As if the text had [keep] behind all that is frozen."""
+    if keep == "partition":
+        return book._replace(tests=tuple(test._replace(keep=True) for test in book.tests))
+    if keep == "skills":
+        return book._replace(skills=tuple(skill._replace(keep=True) for skill in book.skills))
+    return book
+
+
+class Asked(NamedTuple):
+    """What the user has asked for beside the rules; None: nothing."""
+
+    planes: int | None = None
+    skills: str | None = None
+    basis: str | None = None
+
+
 def settings_of_rules(
-    config: PolicyConfig, tasks: tuple[Task, ...], name: str, planes: int | None, skills: str
+    config: PolicyConfig, tasks: tuple[Task, ...], name: str, asked: Asked = Asked(), is_free: bool = False
 ) -> dict[str, object]:
     """What the rules of a config say about its policy, as settings: so its size is known before it is made.
 
-    `planes` are as many, and `skills` of the kind, as the user has asked for.
+    Where features are free, they follow from the text; else the text may use no others than the config has.
     """
     vocabulary = Vocabulary.of(tasks[0].spec, len(tasks[0].descriptor))
-    book = read_rules(config.rules, vocabulary, name).book
+    limits = NO_LIMITS if is_free else _limits(config, tasks[0])
+    book = read_rules(config.rules, vocabulary, name, limits).book
     policy, count = book.policy(), len(book.tests)
-    if planes is not None and planes < count:
+    if asked.planes is not None and asked.planes < count:
         what = f"the rules have {counted(count, 'different test')}"
-        raise UserError("policy.hyperplanes", what, planes, "leave it out, or give as many")
-    for _ in range((planes or count) - count):
+        raise UserError("policy.hyperplanes", what, asked.planes, "leave it out, or give as many")
+    if asked.skills == "network":
+        raise UserError("policy.skills", "rules are no network", asked.skills, "leave it out, or use linear")
+    for _ in range((asked.planes or count) - count):
         policy = grow(policy, np.zeros(policy.partition.beta.shape[-1], np.float32))
-    is_linear = not policy.phi.constant or skills == "linear"
+    is_linear = not policy.phi.constant or asked.skills == "linear"
     skills = "linear" if is_linear else "gaussian" if vocabulary.action_bounds is not None else "constant"
+    bases = policy.psi.basis, policy.phi.basis
+    has_waves = not all(isinstance(basis, Polynomial) for basis in bases)
+    if asked.basis == "network" or (asked.basis == "fourier" and not has_waves):
+        what = "rules are no network" if asked.basis == "network" else "the rules have no waves"
+        raise UserError("policy.basis", what, asked.basis, "leave it out, or use poly2")
     settings: dict[str, object] = {
         "policy.hyperplanes": policy.partition.num_planes,
         "policy.region_skills": policy.partition.region_skills or (),
@@ -125,11 +159,18 @@ def settings_of_rules(
         "policy.start": "random",
         "run.candidates": 0,
     }
-    if isinstance(policy.psi.basis, Polynomial):
-        degree = max(policy.psi.basis.degree, config.degree if config.basis == "polynomial" else 1)
-        basis = {"policy.basis": "linear"} if degree == 1 else {"policy.basis": "polynomial", "policy.degree": degree}
-        return settings | basis
-    return settings
+    if has_waves:
+        return settings | {"policy.basis": "fourier"}
+    degree = max(*(basis.degree for basis in bases), config.degree if config.basis == "polynomial" else 1)
+    if degree == 1:
+        return settings | {"policy.basis": "linear"}
+    return settings | {"policy.basis": "polynomial", "policy.degree": degree}
+
+
+def _limits(config: PolicyConfig, task: Task) -> Limits:
+    """The terms that the features have."""
+    basis = config.basis or task.basis
+    return Limits(config.degree if basis == "polynomial" else 1, basis == "fourier")
 
 
 def _softened(test: Test, values: Float[np.ndarray, "V N"]) -> Test:
@@ -177,7 +218,8 @@ def read_text(source: object) -> tuple[str, str]:
 def _is_path(text: str) -> bool:
     """One line is a path if there is a file, or if it looks like no rule."""
     try:
-        return Path(text).is_file() or not set(text.split()) & {"if", "then", "otherwise", "in", "="}
+        has_words = bool(set(text.split()) & {"if", "then", "otherwise", "in"} or set(text) & set("=%"))
+        return Path(text).is_file() or not has_words
     except (OSError, ValueError):
         return False
 

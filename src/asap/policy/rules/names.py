@@ -17,6 +17,16 @@ def same(name: str) -> str:
     return " ".join(name.split()).casefold()
 
 
+class Limits(NamedTuple):
+    """The features that rules may use."""
+
+    degree: int = 99  # Observations in a product.
+    has_waves: bool = True
+
+
+NO_LIMITS = Limits()
+
+
 class Found(NamedTuple):
     """A name that stands in a text."""
 
@@ -54,8 +64,8 @@ class Lexicon:
 class Names:
     """All that a word may mean here."""
 
-    def __init__(self, vocabulary: Vocabulary):
-        self.vocabulary = vocabulary
+    def __init__(self, vocabulary: Vocabulary, limits: Limits = NO_LIMITS):
+        self.vocabulary, self.limits = vocabulary, limits
         numbered = list(enumerate(vocabulary.variables))
         self.variables = Lexicon((name, v) for v, name in numbered)
         self.plain_variables = Lexicon((name, v) for v, name in numbered if not SIGNS.search(name))

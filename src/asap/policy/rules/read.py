@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from asap.base.errors import UserError
 from asap.policy.rules.cursor import Cursor, nearest
-from asap.policy.rules.names import KEYWORDS, Lexicon, Names, same
+from asap.policy.rules.names import KEYWORDS, NO_LIMITS, Lexicon, Limits, Names, same
 from asap.policy.rules.read_regions import Branch, Rules, decided
 from asap.policy.rules.read_skills import read_controls, read_skill
 from asap.policy.rules.read_sums import LARGEST, NamedSum
@@ -24,17 +24,17 @@ STARTS = ("if", "in", "not", "otherwise", "else")
 RESERVED = {"if", "then", "and", "otherwise", "within", "else"}
 
 
-def read_rules(text: str, vocabulary: Vocabulary, name: str = "rules") -> Rules:
+def read_rules(text: str, vocabulary: Vocabulary, name: str = "rules", limits: Limits = NO_LIMITS) -> Rules:
     """Raises RulesError, which says where."""
     source, nodes = statements(text, name)
     if not nodes:
         raise RulesError(source, 0, 0, "there is no rule", "write `if NAME > 0 then ACTION` and `otherwise ACTION`")
-    return _Reader(source, vocabulary).read(nodes)
+    return _Reader(source, vocabulary, limits).read(nodes)
 
 
 class _Reader:
-    def __init__(self, source: Source, vocabulary: Vocabulary):
-        self.source, self.vocabulary, self.names = source, vocabulary, Names(vocabulary)
+    def __init__(self, source: Source, vocabulary: Vocabulary, limits: Limits):
+        self.source, self.vocabulary, self.names = source, vocabulary, Names(vocabulary, limits)
         self.tests = Tests()
         self.skills: list[Skill] = []
         self.skill_names: list[str] = []

@@ -79,6 +79,10 @@ def _both(cursor: Cursor, a: Term, b: Term, start: int) -> Term:
         cursor.fail("a product of two numbers of the task", "no feature is one", start)
     if len(variables) > MOST_FACTORS:
         cursor.fail(f"a product of more than {MOST_FACTORS} observations", "leave some out", start)
+    if sum(v < count for v in variables) > cursor.names.limits.degree:
+        degree = max(2, cursor.names.limits.degree + 1)
+        cure = "--features poly2" if degree == 2 else f"--set policy.degree={degree}"
+        cursor.fail(f"a product of {degree} observations: features have none here", f"use {cure}", start)
     return Term(variables, a.wave or b.wave)
 
 
@@ -146,6 +150,8 @@ def _require_end_of_number(cursor: Cursor) -> None:
 
 def _wave(cursor: Cursor, start: int) -> Sum:
     """sin(pi*(3*x)): behind `pi *`, a linear sum."""
+    if not cursor.names.limits.has_waves:
+        cursor.fail("a wave: features have none here", "use --features fourier", start)
     cursor.expect("pi", AS_WAVE)
     cursor.expect("*", AS_WAVE)
     inside = _product(cursor)

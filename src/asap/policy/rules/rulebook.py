@@ -262,7 +262,7 @@ class Shape(NamedTuple):
                 raise UserError("rules", what, cure="write all of them as one kind")
             frequencies = np.array([[dict(wave.frequencies).get(v, 0.0) for v in used] for wave in waves])
             phases = np.float32([wave.phase for wave in waves])
-            basis = Fourier(np.float32(frequencies), True, phases if phases.any() else None)
+            basis = Fourier(np.float32(frequencies), True, phases if phases.any() or self.scaling else None)
         else:
             basis = Polynomial(max([degree, int(task != "none"), *(len(each) for each in factors)]))
             size = math.comb(len(used) + basis.degree, basis.degree) * (1 + len(vocabulary.descriptors))

@@ -105,7 +105,7 @@ def _plane(k: int, test: Test, reading: Reading, values: Float[np.ndarray, "V N"
         return {"plane": k + 1, "given": before, "corrected": None, "changed": True, "words": words}
     now = reading.book.tests[reading.planes.index(k)]
     if _angle(test.value, now.value, values) > 90:  # The same side of both is positive, as far as can be said.
-        now = now._replace(value=now.value.scaled(-1))
+        now = now._replace(value=now.value.scaled(-1.0))
     other = float(((test.value.at(values) > 0) != (now.value.at(values, reading.units[0]) > 0)).mean())
     angle, moved = _angle(test.value, now.value, values), _moved(test.value, now.value, values)
     after = comparison(now, vocabulary)
