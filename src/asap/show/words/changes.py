@@ -19,7 +19,7 @@ from asap.policy.rules.from_policy import Reading, Sample, read_rounded, sample_
 from asap.policy.rules.given import Given
 from asap.policy.rules.rulebook import Rulebook, Test
 from asap.policy.rules.sums import Sum
-from asap.policy.rules.write import comparison, does
+from asap.policy.rules.write import comparison, does, oriented
 
 SAME_ANGLE = 1.0  # Degrees: less is not worth a word.
 ALONGSIDE = 60.0  # Degrees up to which a plane is said to have moved, and not only turned.
@@ -107,6 +107,8 @@ def _plane(k: int, test: Test, reading: Reading, values: Float[np.ndarray, "V N"
         now = now._replace(value=now.value.scaled(-1))
     other = float(((test.value.at(values) > 0) != (now.value.at(values, reading.units[0]) > 0)).mean())
     angle, moved = _angle(test.value, now.value, values), _moved(test.value, now.value, values)
+    if moved is not None and oriented(test)[1]:
+        moved = -moved  # As it is printed: of `level < 0.6`, the level, and not its negative.
     after = comparison(now, vocabulary)
     unit = f" {vocabulary.unit_of(test.value)}".rstrip()
     what = []
@@ -209,7 +211,7 @@ def _gain(tasks: TaskSet, given: Evaluation, corrected: Evaluation, deterministi
     first, second = (np.einsum("m,mn->n", tasks.shares, each.returns[0]) for each in (given, corrected))
 
     def interval(values: np.ndarray) -> tuple[float, float, float]:
-        return float(values.mean()), *bootstrap_interval(values)
+        return float(values.mean()), *bootstrap_interval(values, statistic=np.mean)
 
     return Gain(interval(first), interval(second), interval(second - first), len(first), deterministic)
 
