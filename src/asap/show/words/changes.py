@@ -102,8 +102,9 @@ def _plane(k: int, test: Test, reading: Reading, values: Float[np.ndarray, "V N"
     if k not in reading.planes:
         words = [f"{name}  given:      {before}", "         corrected:  one side everywhere"]
         return {"plane": k + 1, "given": before, "corrected": None, "changed": True, "words": words}
-    now = reading.book.tests[reading.planes.index(k)]
-    if _angle(test.value, now.value, values) > 90:  # The same side of both is positive, as far as can be said.
+    place = reading.planes.index(k)
+    now = reading.book.tests[place]
+    if not reading.regions[1 << place] >> k & 1:  # Printed with a positive first term: here by the side it had.
         now = now._replace(value=now.value.scaled(-1))
     other = float(((test.value.at(values) > 0) != (now.value.at(values, reading.units[0]) > 0)).mean())
     angle, moved = _angle(test.value, now.value, values), _moved(test.value, now.value, values)
@@ -112,7 +113,9 @@ def _plane(k: int, test: Test, reading: Reading, values: Float[np.ndarray, "V N"
     after = comparison(now, vocabulary)
     unit = f" {vocabulary.unit_of(test.value)}".rstrip()
     what = []
-    if angle > SAME_ANGLE:
+    if angle > 90:
+        what.append(f"turned the other way round, by {angle:.0f} degrees")
+    elif angle > SAME_ANGLE:
         what.append(f"turned by {angle:.0f} degrees")
     if moved is not None and abs(moved) > 1e-9:
         what.append(f"moved by {number(moved)}{unit}")
