@@ -23,6 +23,7 @@ from asap.policy.regions import actions_at, regions_at, states_in_bounds, usual_
 from asap.policy.rules.rulebook import (
     MOST_TESTS,
     NINETY,
+    SHARP,
     Choice,
     Controls,
     Either,
@@ -43,6 +44,7 @@ CLOSE = 0.01  # Of an action's range: numbers to set that are as near count as t
 MOST_STATES = 4096
 MOST_DECIMALS = 12
 ALL_DIGITS = 17  # Of a float of 64 bits.
+SHARPEST = 1.01 * SHARP  # A test that is no less sharp is as one that was given without `within`.
 
 
 class Sample(NamedTuple):
@@ -212,7 +214,8 @@ def _test(margin: Sum, reader: _Reader, digits: int | None) -> tuple[Test, bool]
     is_flipped = next(iter(value.terms.values()), 1.0) < 0
     if is_flipped:
         value = value.scaled(-1)
-    return Test(value, significant(NINETY / length, ALL_DIGITS if digits is None else digits)), is_flipped
+    within = significant(NINETY / length, ALL_DIGITS if digits is None else digits)
+    return Test(value, None if within <= SHARPEST else within), is_flipped
 
 
 def _skills(policy: ASAPPolicy, phi: _Reader, vocabulary: Vocabulary, digits: int | None, decimals: int) -> list[Skill]:
