@@ -91,7 +91,7 @@ def _planes(chosen: tuple[int, ...]) -> str:
 
 
 def _turned(book: Rulebook, chosen: tuple[int, ...]) -> Rulebook:
-    tests = [t._replace(value=t.value.scaled(-1)) if k in chosen else t for k, t in enumerate(book.tests)]
+    tests = [t._replace(value=t.value.scaled(-1.0)) if k in chosen else t for k, t in enumerate(book.tests)]
     return book._replace(tests=tuple(tests))
 
 

@@ -105,7 +105,7 @@ def _plane(k: int, test: Test, reading: Reading, values: Float[np.ndarray, "V N"
     place = reading.planes.index(k)
     now = reading.book.tests[place]
     if not reading.regions[1 << place] >> k & 1:  # Printed with a positive first term: here by the side it had.
-        now = now._replace(value=now.value.scaled(-1))
+        now = now._replace(value=now.value.scaled(-1.0))
     other = float(((test.value.at(values) > 0) != (now.value.at(values, reading.units[0]) > 0)).mean())
     angle, moved = _angle(test.value, now.value, values), _moved(test.value, now.value, values)
     if moved is not None and oriented(test)[1]:
