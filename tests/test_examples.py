@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-GOOD = {"acrobot": -110.0, "cartpole": 400.0, "custom_env": -85.0, "mountain_car": -130.0, "pendulum": -400.0}
+GOOD = {
+    "acrobot": -110.0,
+    "cartpole": 400.0,
+    "correct_your_rules": -8.0,
+    "custom_env": -85.0,
+    "mountain_car": -130.0,
+    "pendulum": -400.0,
+}
 
 
 def test_every_example_is_run():

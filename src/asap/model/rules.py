@@ -52,6 +52,7 @@ def check_rules(model: "ASAP", episodes: int, seed: int) -> dict[str, Any]:
         "tests": len(given.book.tests),
         "skills": len(given.book.skills),
         "cases": cases,
+        "uncovered": max(0.0, 1 - sum(shares)) if given.rules.uncovered else 0.0,
         "returns": {name: _return(model, each) for name, each in kinds},
         "success": None if np.isnan(chosen.success).all() else float(np.nanmean(chosen.success)),
         "episodes": episodes,
@@ -121,6 +122,8 @@ def rules_in_words(report: dict[str, Any], name: str) -> str:
         used = percent(case["share"]) if case["share"] else "never used"
         used = used if case["reachable"] else "can't be reached within the bounds of the observations"
         lines.append(f"line {case['line']:<7} {used}: {case['case']}")
+    if report["uncovered"]:
+        lines.append(f"no case      {percent(report['uncovered'])}: any action")
     return "\n".join([*lines, *(f"warning: {text}" for text in report["warnings"])])
 
 

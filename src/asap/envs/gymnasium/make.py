@@ -14,6 +14,7 @@ from asap.base.errors import UserError, message_of
 from asap.envs.gymnasium.isolation import is_of_a_person
 from asap.envs.gymnasium.registration import did_you_mean, known_ids, meant, nearest, stem
 
+NO_ENV = "rules"  # The name of what rules are for that came without any environment.
 FIELD = "env"
 LONGEST_WORD = 64  # Of a stranger's options.
 _IN_PATHS = ("/", "\\", "..", ":")
@@ -143,6 +144,9 @@ def require_registered(name: str) -> None:
     """Asked before Gymnasium is, whose answer may be several lines long. Without a version, it takes the newest."""
     import gymnasium
 
+    if name == NO_ENV:
+        cure = "give one: ASAP(env, rules=...), or ASAP.load(file, env=...)"
+        raise EnvNotMade(FIELD, "there is none, the rules came with names alone", cure=cure)
     gymnasium_id = name.rpartition(":")[2]
     if gymnasium_id not in gymnasium.registry and not any(stem(known) == gymnasium_id for known in gymnasium.registry):
         raise EnvNotMade(FIELD, f"'{name}' is not registered", cure=nearest(gymnasium_id, name))

@@ -18,7 +18,7 @@ from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError, show
 from asap.envs.gymnasium.isolation import Isolated, Surroundings
-from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
+from asap.envs.gymnasium.make import NO_ENV, EnvLimits, EnvSource, HostedSource
 from asap.envs.gymnasium.names import action_names, is_name, observation_names
 from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.spaces import bounds, check_spaces, control, num_actions, num_numbers, shape_of
@@ -311,4 +311,4 @@ def without_env(
             raise UserError("action_low", "must hold a number per action", show(low), "give lists of bounds") from None
     shape = {"observation_names": observation_names, "action_names": action_names, "horizon": 1000}
     spec = Spec(**shape, discount=DISCOUNT, **_spec_of_spaces(observed, action_space))
-    return HostedTask("rules", EnvSource("rules"), EnvLimits(), spec, None, observed, action_space, is_recorded=True)
+    return HostedTask(NO_ENV, EnvSource(NO_ENV), EnvLimits(), spec, None, observed, action_space, is_recorded=True)

@@ -15,6 +15,7 @@ from asap.policy.rules.rounding import Layers, Sample, SumReader, least_varied, 
 from asap.policy.rules.rulebook import (
     MOST_TESTS,
     NINETY,
+    SHARP,
     Choice,
     Controls,
     Either,
@@ -35,6 +36,7 @@ CLOSE = 0.01  # Of an action's range: numbers to set that are as near count as t
 MOST_STATES = 4096
 MOST_DECIMALS = 12
 ALL_DIGITS = 17  # Of a float of 64 bits.
+SHARPEST = 1.01 * SHARP  # A test that is no less sharp is as one that was given without `within`.
 
 
 class Reading(NamedTuple):
@@ -152,7 +154,8 @@ def _test(margin: Sum, reader: SumReader, digits: int | None) -> tuple[Test, boo
     is_flipped = next(iter(value.terms.values()), 1.0) < 0
     if is_flipped:
         value = value.scaled(-1.0)
-    return Test(value, significant(NINETY / length, ALL_DIGITS if digits is None else digits)), is_flipped
+    within = significant(NINETY / length, ALL_DIGITS if digits is None else digits)
+    return Test(value, None if within <= SHARPEST else within), is_flipped
 
 
 def _skills(

@@ -20,7 +20,7 @@ from asap.policy.rules.given import Given
 from asap.policy.rules.rounding import Sample
 from asap.policy.rules.rulebook import Rulebook, Test
 from asap.policy.rules.sums import Sum
-from asap.policy.rules.write import comparison, does
+from asap.policy.rules.write import comparison, does, oriented
 
 SAME_ANGLE = 1.0  # Degrees: less is not worth a word.
 ALONGSIDE = 60.0  # Degrees up to which a plane is said to have moved, and not only turned.
@@ -103,15 +103,20 @@ def _plane(k: int, test: Test, reading: Reading, values: Float[np.ndarray, "V N"
     if k not in reading.planes:
         words = [f"{name}  given:      {before}", "         corrected:  one side everywhere"]
         return {"plane": k + 1, "given": before, "corrected": None, "changed": True, "words": words}
-    now = reading.book.tests[reading.planes.index(k)]
-    if _angle(test.value, now.value, values) > 90:  # The same side of both is positive, as far as can be said.
+    place = reading.planes.index(k)
+    now = reading.book.tests[place]
+    if not reading.regions[1 << place] >> k & 1:  # Printed with a positive first term: here by the side it had.
         now = now._replace(value=now.value.scaled(-1.0))
     other = float(((test.value.at(values) > 0) != (now.value.at(values, reading.units[0]) > 0)).mean())
     angle, moved = _angle(test.value, now.value, values), _moved(test.value, now.value, values)
+    if moved is not None and oriented(test)[1]:
+        moved = -moved  # As it is printed: of `level < 0.6`, the level, and not its negative.
     after = comparison(now, vocabulary)
     unit = f" {vocabulary.unit_of(test.value)}".rstrip()
     what = []
-    if angle > SAME_ANGLE:
+    if angle > 90:
+        what.append(f"turned the other way round, by {angle:.0f} degrees")
+    elif angle > SAME_ANGLE:
         what.append(f"turned by {angle:.0f} degrees")
     if moved is not None and abs(moved) > 1e-9:
         what.append(f"moved by {number(moved)}{unit}")
@@ -210,7 +215,7 @@ def _gain(tasks: TaskSet, given: Evaluation, corrected: Evaluation, deterministi
     first, second = (np.einsum("m,mn->n", tasks.shares, each.returns[0]) for each in (given, corrected))
 
     def interval(values: np.ndarray) -> tuple[float, float, float]:
-        return float(values.mean()), *bootstrap_interval(values)
+        return float(values.mean()), *bootstrap_interval(values, statistic=np.mean)
 
     return Gain(interval(first), interval(second), interval(second - first), len(first), deterministic)
 
