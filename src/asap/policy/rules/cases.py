@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float, Int
 from asap.policy.rules.sums import Sum, Term
 
 FEW_TESTS = 5  # Up to here all conjunctions are tried; beyond, those of three tests and of all.
-MOST_REGIONS = 1024  # Beyond, each has a case of its own, and all sides are taken to occur.
+MOST_REGIONS = 1024  # Beyond, all sides are taken to occur.
+MOST_WORK = 1e10  # Of looking for short lists; beyond, each region has a case of its own.
 TINY = 1e-9
 
 
@@ -32,7 +33,7 @@ def shortest_cases(
     (`are_lists`) are only said to have a state, not to lack it.
     """
     skills = np.asarray(region_skills)[list(regions)]
-    if len(regions) > MOST_REGIONS:
+    if len(regions) ** 2 * float(len(np.unique(skills))) ** 3 > MOST_WORK:
         return _one_by_one(skills, regions, num_tests, weights)
     conjunctions, holds = _conjunctions(num_tests, np.asarray(regions), (True,) if are_lists else (True, False))
     found = [_greedy(skills, conjunctions, holds, int(last)) for last in np.unique(skills)]
@@ -40,7 +41,7 @@ def shortest_cases(
     if not lists:
         return shortest_cases(region_skills, regions, num_tests, weights)
 
-    def length(cases: list[Case]) -> tuple[int | float, ...]:
+    def length(cases: list[Case]) -> tuple[int, int, float, int]:
         negative = sum(not side for case in cases for _, side in case.tests)
         return len(cases), sum(len(case.tests) for case in cases), -weights[cases[-1].skill], negative
 
@@ -89,7 +90,9 @@ def _conjunctions(
     return found, np.array(holds, bool).reshape(len(found), len(regions))
 
 
-def _greedy(skills: Int[np.ndarray, "N"], conjunctions: list, holds: Bool[np.ndarray, "C N"], last: int) -> list[Case]:
+def _greedy(
+    skills: Int[np.ndarray, "N"], conjunctions: list, holds: Bool[np.ndarray, "C N"], last: int
+) -> list[Case] | None:
     """Next the conjunction that settles most regions of one other skill; what is left has the last."""
     left, cases = np.ones(len(skills), bool), []
     while np.any(left & (skills != last)):

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
 from asap.base.spec import Task
@@ -85,7 +84,7 @@ def read_rounded(
     sample: Sample,
     digits: int | None = None,
     is_exact: bool = False,
-    fixed: ArrayLike | None = None,
+    fixed: tuple[float, ...] | None = None,
 ) -> tuple[Reading, int, float]:
     """The rules with the fewest digits that keep the action in nearly all states of the sample, if nobody says how many.
 
@@ -110,7 +109,7 @@ def read_policy(
     vocabulary: Vocabulary,
     sample: Sample,
     digits: int | None = DIGITS,
-    fixed: ArrayLike | None = None,
+    fixed: tuple[float, ...] | None = None,
     decimals: int | None = None,
 ) -> Reading:
     """The rules of a policy, with so many digits or with all; `fixed` is the descriptor of the one task they are for.
@@ -159,7 +158,7 @@ def _fixed_bit(test: Test, is_flipped: bool) -> int:
 class _Reader:
     """Weights on features become sums in the units that people read."""
 
-    def __init__(self, features: Features, vocabulary: Vocabulary, sample: Sample, fixed: ArrayLike | None):
+    def __init__(self, features: Features, vocabulary: Vocabulary, sample: Sample, fixed: tuple[float, ...] | None):
         self.terms = terms_of(features, vocabulary)
         count = len(vocabulary.observations)
         scale, shift = vocabulary.affine
@@ -304,7 +303,7 @@ def skill_at(policy: ASAPPolicy, margins: Float[np.ndarray, "K"]) -> int:
     return int(policy.partition.skill_of_region[int((margins > 0) @ (1 << np.arange(len(margins))))])
 
 
-def _network(features: Features, fixed: ArrayLike | None) -> Features | None:
+def _network(features: Features, fixed: tuple[float, ...] | None) -> Features | None:
     if not isinstance(features.basis, Network):
         return None
     return features if fixed is None else dataclasses.replace(features, task="none")
