@@ -163,7 +163,7 @@ otherwise the largest of
     assert played(text, [0.3, 0.2, 0, 0], LANDER) == "fire left engine"
     assert played(text, [0.3, 0.2, 0, -1], LANDER) == "fire main engine"
     scores = book_of(text, LANDER).skills[1]
-    assert scores.sums[3] == Sum({}, 0.2 + NEVER)
+    assert scores.only == (0, 1, 2) and scores.sums[3] == Sum({}, 0.2 + NEVER - 0.2e-3)
 
 
 def test_what_a_list_of_scores_leaves_out_never_wins():
@@ -171,6 +171,7 @@ def test_what_a_list_of_scores_leaves_out_never_wins():
     text = "the largest of\n  b: -100 - x\n  c: -200 - x"
     assert played(text, [1e4, 0, 0]) == "b"
     assert played(text, [-1e4, 0, 0]) == "b"
+    assert played("the largest of\n  b: 1e9 - x\n  c: 2e9", [1, 0, 0]) == "c"
 
 
 def test_the_example_of_named_skills():

@@ -112,18 +112,19 @@ class Scores(NamedTuple):
 
     sums: tuple[Sum, ...]
     keep: bool = False
+    only: tuple[int, ...] = ()  # The actions that can be the largest, where some can not.
 
     @classmethod
     def of(cls, listed: dict[int, Sum], count: int, keep: bool = False) -> "Scores":
         """Of some of `count` actions: each other one stays below the first of these, wherever the state is."""
-        never = listed[min(listed)].plus(Sum({}, NEVER))
-        return cls(tuple(listed.get(action, never) for action in range(count)), keep)
+        first = listed[min(listed)]
+        never = first.plus(Sum({}, NEVER - abs(1e-3 * first.constant)))  # Numbers of 32 bits must tell them apart.
+        only = tuple(sorted(listed)) if len(listed) < count else ()
+        return cls(tuple(listed.get(action, never) for action in range(count)), keep, only)
 
     @property
     def listed(self) -> dict[int, Sum]:
-        """Those that can be the largest."""
-        never = [value.plus(Sum({}, NEVER)) for value in self.sums]
-        return {action: value for action, value in enumerate(self.sums) if value not in never}
+        return {action: self.sums[action] for action in self.only or range(len(self.sums))}
 
 
 class Controls(NamedTuple):
