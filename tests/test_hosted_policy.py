@@ -69,7 +69,7 @@ class Task:
 
 def task(continuous: bool) -> Task:
     names = tuple(f"x{i}" for i in range(SIZE))
-    return Task(Spec(names, (-1.0,) * SIZE, (1.0,) * SIZE, "", ("a", "b"), 10, 0.99, continuous))
+    return Task(Spec(names, (-1.0,) * SIZE, (1.0,) * SIZE, ("a", "b"), 10, 0.99, continuous))
 
 
 def policy_of(

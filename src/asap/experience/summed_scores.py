@@ -47,7 +47,7 @@ class GatheredScores(NamedTuple):
     started: Int[Array, ""]
 
 
-class Scores(NamedTuple):
+class EpisodeScores(NamedTuple):
     """Sums the scores of at least `num_episodes` complete episodes."""
 
     policy: ASAPPolicy
@@ -98,7 +98,7 @@ def play_scored(
 ) -> tuple[ScoredEpisodes, EpisodeTotals]:
     """At least `num_episodes` complete episodes under one policy."""
     keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(min(num_lanes, num_episodes)))
-    scores = Scores(policy, tasks, num_episodes, gradient, discount)
+    scores = EpisodeScores(policy, tasks, num_episodes, gradient, discount)
     _, gathered, _ = play(tasks, policy, keys, moment, scores)
     sums, _ = collect_finished(gathered.sums, gathered.running)
     return subtract_means(policy, sums), gathered.totals

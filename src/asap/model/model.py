@@ -24,7 +24,7 @@ from asap.base.arrays import member, stack, to_arrays
 from asap.base.episodes import EVALUATION, integer_or_none, require_episodes, require_integer, require_seed
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
-from asap.compose import compose, feature_settings, given_task, refuse_unsaid, same_but_for_budget, with_budget
+from asap.compose import compose, feature_settings, given_task, refuse_unsaid, same_but_for_budget
 from asap.config.schema import Config
 from asap.config.toml import parse_settings
 from asap.envs.recorded import SaidEnv
@@ -35,10 +35,9 @@ from asap.model import reading
 from asap.model.files import Saved, are_equal, policies_in, read_saved, source_policies, write_saved
 from asap.model.predict import Predictor
 from asap.model.result import Result, evaluation_report
-from asap.model.training import blank_start, holds_run, learn_on, seeds_of, temporary_folder
+from asap.model.training import blank_start, holds_run, learn_on, seeds_of, temporary_folder, with_more
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
-from asap.policy.rules.from_policy import checked_digits
 from asap.policy.score import parameters_of
 from asap.runs.directory import Run, print_note
 from asap.runs.events import Callback
@@ -195,7 +194,9 @@ class ASAP:
         if run is not None:
             self._join(Path(run))
         steps = None if total_timesteps is None else require_integer("total_timesteps", total_timesteps, 1)
-        config = self._with_more(None if episodes is None else require_integer("episodes", episodes, 1), steps)
+        asked = None if episodes is None else require_integer("episodes", episodes, 1), steps
+        spent = None if self._state is None else (self.num_episodes, self.num_timesteps)
+        config = with_more(self.config, asked, spent)
         with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as (log, phase):
             given = source_policies(config) if self._is_drawn else self.policies
             training = run, config, self.tasks, [*log, *callbacks], self._workers
@@ -209,16 +210,6 @@ class ASAP:
     def _take(self, states: TrainState) -> None:
         episodes, steps = states.totals.episodes.sum(-1), states.env_steps
         self._hold(states.outcome, to_arrays(states), int(episodes[self._index]), int(steps[self._index]))
-
-    def _with_more(self, episodes: int | None, steps: int | None) -> Config:
-        """The settings with a budget that is in addition to what was spent."""
-        if self._state is None:
-            return with_budget(self.config, episodes, steps)
-        if episodes is None and steps is None:
-            first = self.config.run
-            episodes, steps = first.episodes, first.steps
-        episodes = None if episodes is None else episodes + self.num_episodes
-        return with_budget(self.config, episodes, None if steps is None else steps + self.num_timesteps)
 
     def _join(self, folder: Path) -> None:
         """A run that is there must have these settings; a model that has not learned goes on from it."""
@@ -284,23 +275,21 @@ class ASAP:
                 experience.close()
 
     def explain(self, task: str | None = None) -> str:
-        """The policy in words and numbers: what cuts where, what each skill does, how often; and how training ended."""
+        """The policy as rules, what each skill is used for, what is lost in print; and how training ended."""
         return self.explanation(task).text
 
     def explanation(
         self, task: str | None = None, *, digits: int | None = None, exact: bool = False, every: bool = False
     ) -> "Explanation":
-        """The same with its numbers, and as a file of rules. So many `digits`, or all (`exact`); `every` region, also those
-        that were never visited."""
+        """The same with its numbers, and as a file. `digits` or `exact`: of numbers; `every` region, if never visited, too."""
         shown = None if task is None else self.task(task)
-        how = {"digits": checked_digits("digits", digits), "is_exact": bool(exact), "shows_all": bool(every)}
-        return reading.explanation(self, shown, self._play_to_read, **how)
+        return reading.explanation(self, shown, self._play_to_read, digits, bool(exact), bool(every))
 
     def rules(self, task: str | None = None, *, digits: int | None = None, exact: bool = False) -> str:
         """The policy as rules that load again, for every region; nothing is played. Numbers have the fewest digits that keep
         the actions, or so many `digits`, or all (`exact`)."""
         shown = self.tasks.tasks if task is None else (self.task(task),)
-        return reading.rules(self.policy, shown, checked_digits("digits", digits), bool(exact))
+        return reading.rules(self.policy, shown, digits, bool(exact))
 
     @property
     def verdict(self) -> Verdict | None:

@@ -17,7 +17,7 @@ from asap.base.arrays import member, stack
 from asap.base.episodes import EVALUATION
 from asap.base.errors import Interrupted, RunError, UserError, to_stderr
 from asap.base.spec import TaskSet
-from asap.compose import tasks_text
+from asap.compose import tasks_text, with_budget
 from asap.config.schema import Config, PolicyConfig
 from asap.config.toml import to_toml
 from asap.experience.choose import choose
@@ -52,6 +52,14 @@ class Training(NamedTuple):
     notice: Callable[[str], None]
     given: ASAPPolicy | None = None  # To start from, stacked over seeds, in place of policies that are drawn.
     phase: Phase = no_phase
+
+
+def with_more(config: Config, asked: tuple[int | None, int | None], spent: tuple[int, int] | None) -> Config:
+    """With a budget of episodes and steps in addition to what was spent; the config's own where none is asked for."""
+    if spent is None:
+        return with_budget(config, *asked)
+    more = (config.run.episodes, config.run.steps) if asked == (None, None) else asked
+    return with_budget(config, *(None if new is None else new + old for new, old in zip(more, spent)))
 
 
 def train(

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Names(NamedTuple):
+class KnownNames(NamedTuple):
     """Of one environment; what has no names of its own is numbered."""
 
     observations: tuple[str, ...] = ()
@@ -13,15 +13,15 @@ class Names(NamedTuple):
 
 # By the id without its version.
 KNOWN = {
-    "CartPole": Names(
+    "CartPole": KnownNames(
         observations=("cart position", "cart velocity", "pole angle", "pole angular velocity"),
         actions=("push left", "push right"),
     ),
-    "MountainCar": Names(
+    "MountainCar": KnownNames(
         observations=("position", "velocity"), actions=("accelerate left", "do not accelerate", "accelerate right")
     ),
-    "MountainCarContinuous": Names(observations=("position", "velocity"), controls=("force",)),
-    "Acrobot": Names(
+    "MountainCarContinuous": KnownNames(observations=("position", "velocity"), controls=("force",)),
+    "Acrobot": KnownNames(
         observations=(
             "cos angle 1",
             "sin angle 1",
@@ -32,8 +32,8 @@ KNOWN = {
         ),
         actions=("torque -1", "torque 0", "torque 1"),
     ),
-    "Pendulum": Names(observations=("cos angle", "sin angle", "angular velocity"), controls=("torque",)),
-    "LunarLander": Names(
+    "Pendulum": KnownNames(observations=("cos angle", "sin angle", "angular velocity"), controls=("torque",)),
+    "LunarLander": KnownNames(
         observations=(
             "x",
             "y",
@@ -47,7 +47,7 @@ KNOWN = {
         actions=("do nothing", "fire left engine", "fire main engine", "fire right engine"),
         controls=("main engine", "side engines"),
     ),
-    "LunarLanderContinuous": Names(
+    "LunarLanderContinuous": KnownNames(
         observations=(
             "x",
             "y",
@@ -60,7 +60,7 @@ KNOWN = {
         ),
         controls=("main engine", "side engines"),
     ),
-    "BipedalWalker": Names(
+    "BipedalWalker": KnownNames(
         observations=(
             "hull angle",
             "hull angular velocity",
@@ -89,16 +89,16 @@ KNOWN = {
         ),
         controls=("hip 1 torque", "knee 1 torque", "hip 2 torque", "knee 2 torque"),
     ),
-    "FrozenLake": Names(actions=("left", "down", "right", "up")),
-    "FrozenLake8x8": Names(actions=("left", "down", "right", "up")),
-    "CliffWalking": Names(actions=("up", "right", "down", "left")),
-    "CliffWalkingSlippery": Names(actions=("up", "right", "down", "left")),
-    "Taxi": Names(actions=("south", "north", "east", "west", "pick up", "drop off")),
-    "Blackjack": Names(actions=("stick", "hit")),
-    "InvertedPendulum": Names(
+    "FrozenLake": KnownNames(actions=("left", "down", "right", "up")),
+    "FrozenLake8x8": KnownNames(actions=("left", "down", "right", "up")),
+    "CliffWalking": KnownNames(actions=("up", "right", "down", "left")),
+    "CliffWalkingSlippery": KnownNames(actions=("up", "right", "down", "left")),
+    "Taxi": KnownNames(actions=("south", "north", "east", "west", "pick up", "drop off")),
+    "Blackjack": KnownNames(actions=("stick", "hit")),
+    "InvertedPendulum": KnownNames(
         observations=("cart position", "pole angle", "cart velocity", "pole angular velocity"), controls=("cart force",)
     ),
-    "InvertedDoublePendulum": Names(
+    "InvertedDoublePendulum": KnownNames(
         observations=(
             "cart position",
             "sin angle 1",
@@ -112,7 +112,7 @@ KNOWN = {
         ),
         controls=("cart force",),
     ),
-    "Reacher": Names(
+    "Reacher": KnownNames(
         observations=(
             "cos angle 1",
             "cos angle 2",
@@ -127,7 +127,7 @@ KNOWN = {
         ),
         controls=("torque 1", "torque 2"),
     ),
-    "Swimmer": Names(
+    "Swimmer": KnownNames(
         observations=(
             "tip angle",
             "first rotor angle",
@@ -140,7 +140,7 @@ KNOWN = {
         ),
         controls=("first rotor torque", "second rotor torque"),
     ),
-    "Hopper": Names(
+    "Hopper": KnownNames(
         observations=(
             "height",
             "torso angle",
@@ -156,7 +156,7 @@ KNOWN = {
         ),
         controls=("thigh torque", "leg torque", "foot torque"),
     ),
-    "Walker2d": Names(
+    "Walker2d": KnownNames(
         observations=(
             "height",
             "torso angle",
@@ -185,7 +185,7 @@ KNOWN = {
             "left foot torque",
         ),
     ),
-    "HalfCheetah": Names(
+    "HalfCheetah": KnownNames(
         observations=(
             "height",
             "tip angle",
