@@ -112,7 +112,23 @@ def test_several_seeds_have_an_interval_over_seeds(joint, capsys, monkeypatch):
 
 def test_explain_names_planes_and_skills(joint):
     text = asap("explain", joint["run"], "--seed", "2").stdout
-    assert "plane 1" in text and "plane 2" in text and "skill" in text and "%" in text and " m" in text
+    assert "2 planes" in text and "\n  if " in text and "\n  otherwise " in text and "# skill" in text and "%)" in text
+    assert "In two-rooms (goal height 0.1 m, door height 0.85 m):\n" in text and " as printed" in text
+
+
+def test_explain_writes_a_file_of_rules(joint, capsys, monkeypatch):
+    """All but the rules are comments, also the line about seeds; digits are as many as asked for."""
+    words = ["explain", joint["run"], "--task", "two-rooms", "--rules"]
+    code, out, _ = asap_here([*words, "--digits", "1", "--all"], capsys, monkeypatch)
+    rules = [line for line in out.splitlines() if line and not line.startswith("#")]
+    assert code == 0 and rules[-1].startswith("otherwise ") and "Mean return" not in "".join(rules)
+    assert "never visited" not in out
+    numbers = re.findall(r"(\d+\.\d+)\*", " ".join(rules))
+    assert all(len(each.replace(".", "").lstrip("0")) <= 1 for each in numbers)
+    exact = asap_here([*words, "--exact"], capsys, monkeypatch)[1]
+    assert "with all digits." in exact and max(map(len, re.findall(r"\d+\.\d+", exact))) > 10
+    code, _, err = asap_here([*words, "--digits", "0"], capsys, monkeypatch)
+    assert code == 2 and err.startswith("error: --digits: must be an integer from 1 to 17 (got 0)")
 
 
 def test_plot_writes_pictures_that_open(joint, tmp_path):
@@ -187,7 +203,8 @@ def test_a_task_is_described(capsys, monkeypatch):
     code, out, _ = asap_here(["tasks", "asap/StrikerR1-v0", "--json"], capsys, monkeypatch)
     (row,) = json.loads(out)["tasks"]
     assert code == 0 and row["task"] == "striker-r1" and row["time_limit"] == 1000 and row["discount"] == 0.99
-    assert row["observations"][2] == {"name": "ball x", "bounds": [-1, 1], "unit": ""} and "Shoot" in row["actions"]
+    ball = {"name": "ball x", "bounds": [-1, 1], "unit": "m", "in_rules": [-5.25, 57.75]}
+    assert row["observations"][2] == ball and "Shoot" in row["actions"] and "goalkeeper speed" in row["descriptor"]
     assert row["rewards"]["goal"] == 1 and row["rewards"]["captured"] == -0.2 and "always-shoot" in row["controllers"]
 
 

@@ -25,7 +25,7 @@ from asap.envs.core import Episode as Running
 from asap.experience import hosted
 from asap.experience.protocol import Batch
 from asap.experience.rollout import Draws, Lane, Moment
-from asap.experience.summed_scores import Scores, collect_finished, subtract_means
+from asap.experience.summed_scores import EpisodeScores, collect_finished, subtract_means
 from asap.learn.judge import Critic, advantages_of
 from asap.learn.updates import UPDATES, Inputs, fisher_of_samples, optimizer_of
 from asap.policy.features import Features, Polynomial
@@ -277,7 +277,7 @@ def test_scores_that_are_summed_while_playing_have_the_same_mean(case, gradient)
     """Lane n plays episode n; its rewards are multiplied by its probability."""
     episodes, (chances, _, expected) = all_episodes(case), exact(case)
     tasks, policy, lanes = CompiledTasks.of(Places(), {"places": np.zeros(())}), policy_of(case), len(chances)
-    scores = Scores(policy, tasks, lanes, gradient, DISCOUNT)
+    scores = EpisodeScores(policy, tasks, lanes, gradient, DISCOUNT)
     zeros, draws = jnp.zeros(lanes), Draws(None, None, None, ())
     gathered, playing, add = None, np.ones(lanes, bool), compiled(scores.add)
     for t in range(case.steps):

@@ -315,7 +315,11 @@ def test_evaluate_weighs_several_tasks():
 
 def test_explain_and_plot(model):
     text = model.explain()
-    assert "skill 0" in text and "skill 1" in text and "plane 1" in text
+    assert "skill 0" in text and "skill 1" in text and "1 plane" in text and "\n  if " in text
+    rules = model.rules(digits=2)
+    assert rules.startswith("if ") and rules.splitlines()[-1].startswith("otherwise ") and "#" not in rules
+    assert error_line(lambda: model.rules(digits=0)).startswith("digits: must be an integer from 1 to 17")
+    assert error_line(lambda: model.explanation(digits="2")).startswith("digits: must be an integer from 1 to 17")
     figure = model.plot()
     assert figure.axes[0].get_title(loc="left") == "two-rooms, seed 3"
 
@@ -493,6 +497,6 @@ def test_a_task_is_explained_by_the_use_of_skills_on_it(monkeypatch):
     def told(task: str | None) -> list[tuple[float, float]]:
         return [(skill["usage"], skill["duration"]) for skill in model.explanation(task).as_dict()["skills"]]
 
-    assert told("two-rooms") == [(1.0, 10.0), (0.0, 0.0)]
+    assert told("two-rooms") == [(1.0, 10.0), (0.0, None)]
     assert told("flipped-two-rooms") == [(0.2, 2.0), (0.8, 2.0)]
     assert told(None) == [(0.6, 6.0), (0.4, 2.0)]

@@ -46,7 +46,7 @@ class GatheredScores(NamedTuple):
     started: Int[Array, ""]
 
 
-class Scores(NamedTuple):
+class EpisodeScores(NamedTuple):
     """Sums the scores of at least `num_episodes` complete episodes."""
 
     policy: ASAPPolicy
@@ -92,7 +92,7 @@ class Scores(NamedTuple):
         return gathered.running.playing
 
 
-def play_scored(scores: Scores, key: Key, num_lanes: int) -> tuple[ScoredEpisodes, EpisodeTotals]:
+def play_scored(scores: EpisodeScores, key: Key, num_lanes: int) -> tuple[ScoredEpisodes, EpisodeTotals]:
     """At least so many complete episodes as are asked for, under one policy."""
     policy, tasks = scores.policy, scores.tasks
     keys, moment = fresh_episodes(tasks, policy, key, jnp.arange(min(num_lanes, scores.num_episodes)))

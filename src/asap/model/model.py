@@ -264,7 +264,7 @@ class ASAP:
                 return player.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure, on_progress)
 
     def explain(self, task: str | None = None) -> str:
-        """The policy in words and numbers: what cuts where, what each skill does, how often; and how training ended."""
+        """The policy as rules, what each skill is used for, what is lost in print; and how training ended."""
         return self.explanation(task).text
 
     def explanation(
@@ -272,8 +272,7 @@ class ASAP:
     ) -> "Explanation":
         """The same with its numbers, and as a file. `exact`: all digits; `every` region, also if never visited."""
         shown = None if task is None else self.task(task)
-        how = {"digits": checked_digits("digits", digits), "is_exact": bool(exact), "shows_all": bool(every)}
-        return reading.explanation(self, shown, self._play_to_read, **how)
+        return reading.explanation(self, shown, self._play_to_read, digits, bool(exact), bool(every))
 
     def rules(self, task: str | None = None, *, digits: int | None = None, exact: bool = False) -> str:
         """As rules that load again; nothing is played. Numbers have the fewest digits that keep the actions."""

@@ -29,7 +29,7 @@ MOST_STATES = 4096
 MOST_PAIRS = 28  # Of skills that are tried to become one.
 
 
-class Step(NamedTuple):
+class PruneStep(NamedTuple):
     words: str
     policy: ASAPPolicy
     mean: float
@@ -78,7 +78,7 @@ def prune(model: "ASAP", loss: float, episodes: int, seed: int, on_progress: OnP
     now = play(policy, first)
     before, random = _mean(model, now), _mean(model, play(uniform(policy), first, is_drawn=True))
     allowed = before - loss * max(before - random, 0.0)
-    taken: list[Step] = []
+    taken: list[PruneStep] = []
     while True:
         states = now.observations if now.observations is not None else sample_states(policy, model.tasks.tasks[0])
         fresh = next(rounds)
@@ -97,12 +97,12 @@ def _mean(model: "ASAP", played: Evaluation) -> float:
     return float(np.einsum("m,mn->n", model.tasks.shares, played.returns[0]).mean())
 
 
-def _tried(model: "ASAP", words: str, policy: ASAPPolicy, played: Evaluation) -> Step:
+def _tried(model: "ASAP", words: str, policy: ASAPPolicy, played: Evaluation) -> PruneStep:
     returns = np.einsum("m,mn->n", model.tasks.shares, played.returns[0])
-    return Step(words, policy, float(returns.mean()), mean_interval(returns))
+    return PruneStep(words, policy, float(returns.mean()), mean_interval(returns))
 
 
-def _told(step: Step) -> dict[str, Any]:
+def _told(step: PruneStep) -> dict[str, Any]:
     return {"step": step.words, "return": step.mean, "ci": step.interval}
 
 

@@ -14,6 +14,7 @@ from asap.experience.protocol import Evaluation
 from asap.learn.state import parameter_digest
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
+from asap.policy.rules.from_policy import checked_digits
 from asap.runs.directory import Run, print_note
 
 if TYPE_CHECKING:
@@ -29,10 +30,13 @@ Play = Callable[
 ]  # Policies on the same few episodes of all tasks, by chance or not.
 
 
-def explanation(model: "ASAP", shown: Task | None, play: Play, **how: Any) -> "Explanation":
+def explanation(
+    model: "ASAP", shown: Task | None, play: Play, digits: int | None, is_exact: bool, shows_all: bool
+) -> "Explanation":
     """The rules for all tasks, or for one that is to be shown alone; and what the end of the training says of them."""
     from asap.show.words.explain import explain, explain_played
 
+    how = checked_digits("digits", digits), is_exact, shows_all
     policy, outcome, count = model.policy, model.verdict, len(model.seeds)
     index = None if shown is None else model.tasks.names.index(shown.name)
     tasks = model.tasks if shown is None else TaskSet((shown,), (1.0,))
@@ -42,10 +46,10 @@ def explanation(model: "ASAP", shown: Task | None, play: Play, **how: Any) -> "E
         return played if index is None else played.on_task(index)
 
     try:
-        explained = explain_played(policy, tasks, play_shown, **how)
+        explained = explain_played(policy, tasks, play_shown, *how)
     except EnvNotMade as error:
         _tell(error)
-        explained = explain(policy, tasks, **how)
+        explained = explain(policy, tasks, digits=digits, is_exact=is_exact, shows_all=shows_all)
     if count > 1:
         line = f"seed {model.seed} of {count}: each seed numbers its skills in its own way"
         explained = replace(explained, title=f"{line}\n{explained.title}")

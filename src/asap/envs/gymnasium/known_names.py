@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Names(NamedTuple):
+class KnownNames(NamedTuple):
     """Of one environment; what has no names of its own is numbered."""
 
     observations: tuple[str, ...] = ()
@@ -11,8 +11,8 @@ class Names(NamedTuple):
     controls: tuple[str, ...] = ()  # To set.
 
 
-def _named(observations: str = "", actions: str = "", controls: str = "") -> Names:
-    return Names(*(tuple(text.split(", ")) if text else () for text in (observations, actions, controls)))
+def _named(observations: str = "", actions: str = "", controls: str = "") -> KnownNames:
+    return KnownNames(*(tuple(text.split(", ")) if text else () for text in (observations, actions, controls)))
 
 
 def _joints(quantity: str, *joints: str) -> str:
@@ -26,7 +26,7 @@ _WALKER = (*_HOPPER, "left thigh", "left leg", "left foot")
 _CHEETAH = ("back thigh", "back shin", "back foot", "front thigh", "front shin", "front foot")
 
 
-def _runner(trunk: str, joints: tuple[str, ...]) -> Names:
+def _runner(trunk: str, joints: tuple[str, ...]) -> KnownNames:
     """The layout that the running robots of MuJoCo share."""
     places, speeds = _joints("angle", trunk, *joints), _joints("angular velocity", trunk, *joints)
     return _named(f"height, {places}, x velocity, z velocity, {speeds}", controls=_joints("torque", *joints))

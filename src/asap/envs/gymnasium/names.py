@@ -9,7 +9,7 @@ from typing import Any
 from gymnasium import Space, spaces
 
 from asap.base.errors import UserError
-from asap.envs.gymnasium.known_names import GRID_COLUMNS, KNOWN, Names
+from asap.envs.gymnasium.known_names import GRID_COLUMNS, KNOWN, KnownNames
 from asap.envs.gymnasium.spaces import choices, combinations, num_actions, num_numbers
 
 LONGEST_NAME = 200  # Characters.
@@ -182,8 +182,8 @@ def is_name(text: Any) -> bool:
     return isinstance(text, str) and text.isprintable() and len(text) <= LONGEST_NAME
 
 
-def _known(env: Any) -> Names:
-    return KNOWN.get(_stem(env), Names())
+def _known(env: Any) -> KnownNames:
+    return KNOWN.get(_stem(env), KnownNames())
 
 
 def _stem(env: Any) -> str:

@@ -64,7 +64,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayStatistics:
     """What playing has shown of a policy; all of it may be unknown."""
 
     usage: list[float | None]  # Share of the steps of each skill.
@@ -92,7 +92,7 @@ def explain(
     """
     require_one_seed(policy)
     usage = _or_nones("usage", usage, policy.num_skills)
-    played = Played(usage, _or_nones("durations", durations, policy.num_skills), states)
+    played = PlayStatistics(usage, _or_nones("durations", durations, policy.num_skills), states)
     reader = _Reader(policy, tasks.tasks if isinstance(tasks, TaskSet) else tuple(tasks), played, shows_all)
     return reader.explanation(reader.reading(digits, is_exact))
 
@@ -116,7 +116,7 @@ def explain_played(
     likeliest = play([policy], True)
     durations = _or_nones("durations", durations, policy.num_skills)
     reader = _Reader(
-        policy, tasks.tasks, Played(usage, durations, drawn.observations, likeliest.observations), shows_all
+        policy, tasks.tasks, PlayStatistics(usage, durations, drawn.observations, likeliest.observations), shows_all
     )
     reading = reader.reading(digits, is_exact)
     while True:
@@ -135,7 +135,7 @@ def _says(reading: Reading) -> tuple:
 
 
 class _Reader:
-    def __init__(self, policy: ASAPPolicy, tasks: tuple[Task, ...], played: Played, shows_all: bool):
+    def __init__(self, policy: ASAPPolicy, tasks: tuple[Task, ...], played: PlayStatistics, shows_all: bool):
         self.policy, self.tasks, self.played, self.shows_all = policy, tasks, played, shows_all
         self.spec = tasks[0].spec
         self.vocabulary = Vocabulary.of(self.spec, len(tasks[0].descriptor))
