@@ -23,7 +23,7 @@ from asap.experience.compiled import Compiled, Counted, count_episodes
 from asap.experience.protocol import EpisodeIds
 from asap.experience.rollout import Likeliest, fresh_episodes, play_episodes, play_window, start_lanes
 from asap.experience.rollout import play as play_lanes
-from asap.experience.summed_scores import Scores, play_scored
+from asap.experience.summed_scores import EpisodeScores, play_scored
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.score import (
     MARGINAL,
@@ -169,7 +169,7 @@ def both(short_rooms, play, compiled) -> Callable[[str, str, int], tuple[Any, di
     static = ("num_lanes", "num_episodes", "gradient", "discount")
 
     def summed(policy, tasks, key, num_lanes, num_episodes, gradient, discount):
-        return play_scored(Scores(policy, tasks, num_episodes, gradient, discount), key, num_lanes)
+        return play_scored(EpisodeScores(policy, tasks, num_episodes, gradient, discount), key, num_lanes)
 
     run = compiled(summed, static_argnames=static)
 

@@ -17,7 +17,7 @@ from asap.envs.core import CompiledTasks, Outcome
 from asap.experience import rollout
 from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, OnProgress, ignore_progress
 from asap.experience.rollout import Lane, Likeliest, Moment, fresh_episodes
-from asap.experience.summed_scores import Scores, play_scored
+from asap.experience.summed_scores import EpisodeScores, play_scored
 from asap.policy.policy import ASAPPolicy
 from asap.runs.signals import StopRequest
 
@@ -52,7 +52,7 @@ class Compiled:
             steps, totals = rollout.play_episodes(policy, self._tasks, key, learn.batch_episodes)
             return carry, Batch(totals, totals.steps.sum(), steps)
         if learn.learner == "reinforce":
-            scores = Scores(policy, self._tasks, learn.batch_episodes, learn.gradient, self._discount)
+            scores = EpisodeScores(policy, self._tasks, learn.batch_episodes, learn.gradient, self._discount)
             sums, totals = play_scored(scores, key, learn.lanes)
             return carry, Batch(totals, totals.steps.sum(), sums=sums)
         lanes, steps, totals = rollout.play_window(policy, self._tasks, carry, key, learn.window)

@@ -205,9 +205,9 @@ class ASAP:
             recorded = None if run is None else run_at(Path(run), config, self.tasks)
             training = recorded, config, self.tasks, stop, [*log, *callbacks], self._workers
             states, self.result = train_run(*training, given, self._state, evaluates=False, phase=phase)
+        is_theirs = given is None or self._state is not None
         outcome = states.outcome
-        if given is None or self._state is not None:
-            outcome = with_given_rules(config, self.tasks, outcome, states.iteration)
+        outcome = with_given_rules(config, self.tasks, outcome, states.iteration) if is_theirs else outcome
         counted = (int(counts[self._index]) for counts in (states.totals.episodes.sum(-1), states.env_steps))
         self._hold(outcome, to_arrays(states), *counted)
         self._verdict = self.result.verdict
@@ -309,10 +309,8 @@ class ASAP:
     def plot(self, task: str | None = None, title: str | None = None, changes: bool = False) -> "Figure":
         """The map of the partition with the skills in it; with `changes`, beside that of the given rules. Of several tasks, the
         first unless `task` names another."""
-        shown, play = self.task(task), self._play_to_read
-        title = title or f"{shown.name}, seed {self.seed}"
-        how = reading.plot_changes if changes else reading.plot_policy
-        return how(self, shown, title, play)
+        shown, draw = self.task(task), reading.plot_changes if changes else reading.plot_policy
+        return draw(self, shown, title or f"{shown.name}, seed {self.seed}", self._play_to_read)
 
     def _play_to_read(self, policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
         """Policies on the same few episodes, for words and pictures."""
