@@ -7,8 +7,7 @@ print(model.explain())                       # the rules, in words and numbers
 action, skill = model.predict(obs)           # and on the next step model.predict(obs, state=skill)
 model.evaluate(episodes=100)                 # {"return": ..., "usage": [...], "durations": [...], ...}
 model.plot().savefig("cartpole.png")
-model.save("cartpole.asap")
-model = ASAP.load("cartpole.asap")
+model.save("cartpole.asap")                  # and ASAP.load("cartpole.asap")
 """
 
 import contextlib
@@ -307,8 +306,7 @@ class ASAP:
         return reading.verdict(self._verdict, self.policies)
 
     def plot(self, task: str | None = None, title: str | None = None, changes: bool = False) -> "Figure":
-        """The map of the partition with the skills in it; with `changes`, beside that of the given rules. Of several tasks, the
-        first unless `task` names another."""
+        """The map of the partition with its skills; with `changes`, beside that of the given rules."""
         shown, draw = self.task(task), reading.plot_changes if changes else reading.plot_policy
         return draw(self, shown, title or f"{shown.name}, seed {self.seed}", self._play_to_read)
 
