@@ -98,7 +98,7 @@ def test_patterns_of_signs_keep_to_the_budget(tmp_path):
     run = Run.create(tmp_path / "run", to_toml(config))
     result = train_run(run, config, tasks, StopRequest())[1]
     assert result.curve.episodes[0].tolist() == [10] and result.updates == [0] and result.finished
-    assert result.notes()[0] == ("no update was made: the search for a start used up the budget; give a larger one")
+    assert result.notes()[0] == ("no update was made: the start used up the budget; give a larger one")
 
 
 def test_a_training_without_an_update_says_so(tmp_path, capsys, monkeypatch):
@@ -112,7 +112,7 @@ def test_a_training_without_an_update_says_so(tmp_path, capsys, monkeypatch):
     report = json.loads(out)
     assert (code, report["updates"], report["env_steps"], report["finished"]) == (0, 0, 600, True)
     code, out, _ = asap([*train_it, str(tmp_path / "b")], capsys, monkeypatch)
-    note = "note: no update was made: the search for a start used up the budget; give a larger one"
+    note = "note: no update was made: the start used up the budget; give a larger one"
     assert code == 0 and note in out.splitlines()
     code, out, _ = asap(["explain", str(tmp_path / "b")], capsys, monkeypatch)
     assert code == 0 and note in out.splitlines()

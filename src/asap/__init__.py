@@ -6,12 +6,11 @@ from asap.base.errors import RunError, UserError
 from asap.envs.gymnasium.registration import register_with_gymnasium
 
 if TYPE_CHECKING:
-    from asap.distill import distill
     from asap.model.model import ASAP
     from asap.model.rules import load_rules
 
 __version__ = "0.2.0.dev0"
-__all__ = ["ASAP", "RunError", "UserError", "__version__", "distill", "load_rules"]
+__all__ = ["ASAP", "RunError", "UserError", "__version__", "load_rules"]
 
 register_with_gymnasium()
 
@@ -26,10 +25,6 @@ def __getattr__(name: str) -> Any:
         from asap.model.rules import load_rules
 
         return load_rules
-    if name == "distill":
-        from asap.distill import distill
-
-        return distill
     raise AttributeError(f"module 'asap' has no attribute {name!r}")
 
 

@@ -34,7 +34,8 @@ def start_from_rules(config: Config, experience: Experience, seed: int) -> tuple
     tasks, trials = experience.tasks, Trials(config, experience, seed)
     given = given_by(config, tasks.tasks)
     exact = given.policy()
-    count = _affordable(trials, 2, FIRST_EPISODES, FIRST_SHARE) or int(_longest(trials, 2) <= 1)
+    plays = config.offline.data is None  # From logged data, nothing is played to learn.
+    count = plays and (_affordable(trials, 2, FIRST_EPISODES, FIRST_SHARE) or int(_longest(trials, 2) <= 1))
     seen = [trials.play([policy], count).observations for policy in (exact, uniform(exact)) if count]
     states = _first_states(experience, exact, [part for part in seen if part is not None])
     book, notes = given.correctable(given.book.vocabulary.values(states[0].T, states[1].T))
@@ -44,7 +45,7 @@ def start_from_rules(config: Config, experience: Experience, seed: int) -> tuple
         policy = given.grown(_with_usual_slopes(_scaled(rules, given, trials.start.moments)), states, seed)
         return dataclasses.replace(policy, kept=kept)
 
-    if config.run.try_images:
+    if plays and config.run.try_images:
         book, found = _best_image(trials, book, policy_of)
         notes += found
     return trials.start._replace(policy=policy_of(book)), notes

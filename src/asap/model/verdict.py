@@ -71,7 +71,7 @@ class Verdict(NamedTuple):
         found = []
         if self.without_update:
             which = "" if self.seeds == 1 else f" in {self.without_update} of {self.seeds} seeds"
-            found.append(f"no update was made{which}: the search for a start used up the budget; give a larger one")
+            found.append(f"no update was made{which}: the start used up the budget; give a larger one")
         if self.no_better:
             played = f"{_shown(self.random)}, {counted(self.random_episodes, 'episode')}"
             found.append(f"no better than random play ({_shown(self.final)}; random play has {played})")

@@ -182,7 +182,7 @@ def _added(plane: int, reading: Reading) -> dict[str, Any]:
 
 def _skill(s: int, book: Rulebook, reading: Reading) -> dict[str, Any]:
     printed = next(skill for skill, own in zip(reading.book.skills, reading.skills) if s in own)
-    before, after = (does(skill, book.vocabulary) for skill in (book.skills[s], printed))
+    before, after = (does(skill._replace(keep=False), book.vocabulary) for skill in (book.skills[s], printed))
     name = book.names[s] if book.names and book.names[s] else f"skill {s}"
     pad, is_changed = " " * (len(name) + 2), before != after and not book.skills[s].keep
     words = [f"{name}  given:      {'; '.join(filter(None, before))}"]
