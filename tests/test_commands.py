@@ -191,6 +191,7 @@ def test_a_task_is_described(capsys, monkeypatch):
         "three-rooms: 3R: one skill",
         "observations  x       0 to 1 m\n",
         "\n                goal y  0 to 1 m\n",
+        "descriptor    goal height 0.9 m, ",
         "actions       up, down, right, left\n",
         "rewards       every step -1, goal 100\n",
         "time limit    400 steps\n",
@@ -204,7 +205,9 @@ def test_a_task_is_described(capsys, monkeypatch):
     (row,) = json.loads(out)["tasks"]
     assert code == 0 and row["task"] == "striker-r1" and row["time_limit"] == 1000 and row["discount"] == 0.99
     ball = {"name": "ball x", "bounds": [-1, 1], "unit": "m", "in_rules": [-5.25, 57.75]}
-    assert row["observations"][2] == ball and "Shoot" in row["actions"] and "goalkeeper speed" in row["descriptor"]
+    assert row["observations"][2] == ball and "Shoot" in row["actions"]
+    assert [(one["name"], one["unit"]) for one in row["descriptor"]][:2] == [("goalkeeper speed", ""), ("start x", "m")]
+    assert row["descriptor"][1]["in_rules"] == pytest.approx(5.25)
     assert row["rewards"]["goal"] == 1 and row["rewards"]["captured"] == -0.2 and "always-shoot" in row["controllers"]
 
 

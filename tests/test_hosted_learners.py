@@ -87,8 +87,8 @@ ROOMS = ["run.chunk=2", "run.eval_episodes=4", "run.final_episodes=20"]
         ("two-rooms", "constant", "ppo", ROOMS, "no planes, 1 skill"),
         ("two-rooms", "constant", "reinforce", ROOMS, "no planes, 1 skill"),
         ("two-rooms", "linear", "natural", ROOMS, "no planes, 1 skill"),
-        ("CartPole-v1", "linear", "ppo", [*PLAIN, "run.candidates=16"], "everywhere: push "),
-        ("CartPole-v1", "linear", "natural", PLAIN, "everywhere: push "),
+        ("CartPole-v1", "linear", "ppo", [*PLAIN, "run.candidates=16"], "\n  push "),
+        ("CartPole-v1", "linear", "natural", PLAIN, "\n  push "),
     ],
 )
 def test_one_skill_everywhere_is_a_policy_like_any_other(env, skills, learner, settings, says, tmp_path):

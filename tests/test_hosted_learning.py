@@ -310,8 +310,8 @@ def test_a_saved_policy_over_parts_knows_them(tanks, tmp_path, capsys):
 
 def test_words_and_pictures_have_the_names_of_parts_and_combinations(tanks):
     text = tanks.explain()
-    assert "score of drain + closed: " in text and "score of fill + open: " in text
-    assert "*(mode is 2)" in text and "*tank[0]" in text and "own units" in text
+    assert "    drain + closed: " in text and "    fill + open: " in text and "the largest of" in text
+    assert '*"mode is 2"' in text and '*"tank[0]"' in text and "own units" in text
     legend = tanks.plot().legends[0].get_texts()
     assert any(name in entry.get_text() for entry in legend for name in tanks.tasks.spec.action_names)
 

@@ -70,7 +70,10 @@ def _description(task: "CompiledTask") -> dict[str, Any]:
             {"name": name, "bounds": [low, high], "unit": unit.name, "in_rules": [unit.read(low), unit.read(high)]}
             for name, low, high, unit in seen
         ],
-        "descriptor": dict(zip(spec.descriptor_names, task.descriptor)),
+        "descriptor": [
+            {"name": name, "value": value, "unit": unit.name, "in_rules": unit.read(value)}
+            for name, unit, value in zip(spec.descriptor_names, spec.descriptor_units, task.descriptor)
+        ],
         "actions": list(spec.action_names),
         "rewards": dict(task.env.rewards),
         "time_limit": spec.horizon,
@@ -101,7 +104,9 @@ def _description_in_words(row: dict) -> str:
     seen = [f"{one['name']:<{width}}  {_range_in_words(one)}" for one in row["observations"]]
     parts = {
         "observations": seen,
-        "descriptor": [", ".join(f"{name} {value:g}" for name, value in row["descriptor"].items())],
+        "descriptor": [
+            ", ".join(f"{one['name']} {one['in_rules']:g} {one['unit']}".rstrip() for one in row["descriptor"])
+        ],
         "actions": [", ".join(row["actions"])],
         "rewards": [", ".join(f"{what} {reward:g}" for what, reward in row["rewards"].items())],
         "time limit": [f"{row['time_limit']:,} steps"],

@@ -300,7 +300,9 @@ def quoted(name: str) -> str | None:
 
 
 def _is_of_the_language(name: str) -> bool:
-    return name.casefold() in KEYWORDS or name.casefold().split()[0] in FIRST_WORDS
+    """Or would look so to a person: in `0.3*mode is 2` it is hard to see where the name ends."""
+    words = name.casefold().split()
+    return name.casefold() in KEYWORDS or words[0] in FIRST_WORDS or "is" in words
 
 
 def _name(vocabulary: Vocabulary, variable: int) -> str:
