@@ -1,5 +1,6 @@
 """A rulebook as text, which `read` reads again."""
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -108,6 +109,8 @@ class _Writer:
         self._sums |= {k: name for k, name in enumerate(book.sum_names) if name}
         named = [k for k in sorted(tests) if self._deserves_name(k, tests[k], len(tests))]
         self.named_sums = sorted(named, key=lambda k: (len(self._sums[k]), self._sums[k]))
+        others = sorted(tests.keys() - set(named), key=lambda k: _place_of(book.tests[k], self.vocabulary))
+        self._places = {k: place for place, k in enumerate([*self.named_sums, *others])}
         words = ("skill", "behaviour", "skill number")
         self._skill = next(word for word in words if not any(name.startswith(word) for name in taken))
         self._is_written: set[int] = set()  # Tests whose sharpness was said.
@@ -137,11 +140,7 @@ class _Writer:
         return _joined(f"{self._condition(case)} then", what)
 
     def _condition(self, case: Case) -> str:
-        named = {k: place for place, k in enumerate(self.named_sums)}
-        ordered = sorted(
-            case.tests, key=lambda test: (named.get(test[0], 99), _place_of(self.book.tests[test[0]], self.vocabulary))
-        )
-        tests = [self._test(k, side) for k, side in ordered]
+        tests = [self._test(k, side) for k, side in sorted(case.tests, key=lambda test: self._places[test[0]])]
         return " and ".join(tests) if tests[0].startswith(("in ", "not in ")) else f"if {' and '.join(tests)}"
 
     def _test(self, k: int, side: bool) -> str:
@@ -285,9 +284,14 @@ def _name(vocabulary: Vocabulary, variable: int) -> str:
     return (quoted(vocabulary.variables[variable]) or place) if _is_first(vocabulary.variables, variable) else place
 
 
-def _is_first(names: Sequence[str], index: int) -> bool:
+def _is_first(names: tuple[str, ...], index: int) -> bool:
     """Whether the name, in any case, means this one and not one before it."""
-    return [same(name) for name in names].index(same(names[index])) == index
+    return index in _first_of_each(names)
+
+
+@functools.lru_cache(maxsize=16)
+def _first_of_each(names: tuple[str, ...]) -> frozenset[int]:
+    return frozenset({same(name): index for index, name in reversed(list(enumerate(names)))}.values())
 
 
 def _action(vocabulary: Vocabulary, action: int) -> str:
