@@ -42,7 +42,7 @@ def write_rules(
         only = cases[0].skill
         return _commented(_everywhere(book.skills[only], book.vocabulary), comments.get(only))
     writer = _Writer(book, cases, planes)
-    lines = [line for k in writer.named_sums for line in wrapped(writer.definition(k))]
+    lines = [line for definition in writer.definitions for line in wrapped(definition)]
     named = writer.named_skills
     for skill in [] if names_only else named:
         name, comment = writer.skill_name(skill), comments.get(skill)
@@ -108,11 +108,14 @@ class _Writer:
         self._sums = {k: letters[p] if p < len(letters) else f"sum {p + 1}" for k, p in enumerate(planes)}
         self._sums |= {k: name for k, name in enumerate(book.sum_names) if name}
         named = [k for k in sorted(tests) if self._deserves_name(k, tests[k], len(tests))]
-        self.named_sums = sorted(named, key=lambda k: (len(self._sums[k]), self._sums[k]))
+        named = sorted(named, key=lambda k: (len(self._sums[k]), self._sums[k]))
+        self.named_sums = {self._slopes(k): self._sums[k] for k in reversed(named)}  # One name for tests with one sum.
+        self._sums = {k: self.named_sums.get(self._slopes(k)) for k in tests}
+        named = [k for k in sorted(tests, key=self._name_order) if self._sums[k]]
         others = sorted(tests.keys() - set(named), key=lambda k: _place_of(book.tests[k], self.vocabulary))
-        self._places = {k: place for place, k in enumerate([*self.named_sums, *others])}
-        words = ("skill", "behaviour", "skill number")
-        self._skill = next(word for word in words if not any(name.startswith(word) for name in taken))
+        self._places = {k: place for place, k in enumerate([*named, *others])}
+        words = ("skill", "behaviour", "number")
+        self._skill = next((word for word in words if not any(name.startswith(word) for name in taken)), "asap skill")
         self._is_written: set[int] = set()  # Tests whose sharpness was said.
 
     def _deserves_name(self, k: int, uses: int, num_tests: int) -> bool:
@@ -120,8 +123,14 @@ class _Writer:
         is_list = is_membership(self.book.tests[k], self.vocabulary)
         return not is_list and (uses > 1 or (num_tests > 1 and len(self._slopes(k)) > LONG_BESIDE_OTHERS))
 
-    def definition(self, k: int) -> str:
-        return f"{self._sums[k]} = {self._slopes(k)}"
+    def _name_order(self, k: int) -> tuple[int, str, float]:
+        name = self._sums[k] or ""
+        return len(name), name, oriented(self.book.tests[k])[0].value.constant
+
+    @property
+    def definitions(self) -> list[str]:
+        ordered = sorted(self.named_sums.items(), key=lambda item: (len(item[1]), item[1]))
+        return [f"{name} = {slopes}" for slopes, name in ordered]
 
     def _slopes(self, k: int) -> str:
         return sum_in_words(Sum(oriented(self.book.tests[k])[0].value.terms), self.vocabulary)
@@ -154,7 +163,7 @@ class _Writer:
             test,
             self.vocabulary,
             side,
-            self._sums[k] if k in self.named_sums else None,
+            self._sums[k],
             is_first=k not in self._is_written,
         )
         self._is_written.add(k)
