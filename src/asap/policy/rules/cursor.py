@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn
 
-from asap.policy.rules.names import KEYWORDS, MOST_WORK, Lexicon, Names, same
+from asap.policy.rules.names import KEYWORDS, MOST_WORK, Lexicon, Meanings, same
 from asap.policy.rules.source import LONGEST_SHOWN, Line, RulesError, Source
 from asap.policy.rules.sums import Sum
 
@@ -49,7 +49,7 @@ HABITS = [
 class Cursor:
     """A place in a line, which moves on as things are read."""
 
-    def __init__(self, source: Source, line: Line, names: Names, offset: int = 0):
+    def __init__(self, source: Source, line: Line, names: Meanings, offset: int = 0):
         self.source, self.line, self.names = source, line, names
         self.text, self.offset = line.text, offset
         self.units: list[tuple[str, int]] = []  # Units that stood behind numbers, and where.

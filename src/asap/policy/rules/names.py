@@ -27,7 +27,7 @@ class Limits(NamedTuple):
 NO_LIMITS = Limits()
 
 
-class Found(NamedTuple):
+class NameAt(NamedTuple):
     """A name that stands in a text."""
 
     meaning: Any
@@ -46,7 +46,7 @@ class Lexicon:
             self.meanings.setdefault(same(name), meaning)
         self._longest = max(map(len, self.meanings), default=0)
 
-    def at(self, text: str, offset: int) -> Found | None:
+    def at(self, text: str, offset: int) -> NameAt | None:
         found, read, end = None, "", offset
         while self.meanings and (piece := PIECE.match(text, end)) is not None:
             read += (" " if piece[1] and read else "") + piece[2].casefold()
@@ -54,14 +54,14 @@ class Lexicon:
                 break
             end = piece.end()
             if read in self.meanings:
-                found = Found(self.meanings[read], end)
+                found = NameAt(self.meanings[read], end)
         return found
 
     def get(self, name: str) -> Any:
         return self.meanings.get(same(name))
 
 
-class Names:
+class Meanings:
     """All that a word may mean here."""
 
     def __init__(self, vocabulary: Vocabulary, limits: Limits = NO_LIMITS):

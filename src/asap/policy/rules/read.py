@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from asap.base.errors import UserError
 from asap.policy.rules.cursor import Cursor, nearest
-from asap.policy.rules.names import KEYWORDS, NO_LIMITS, Lexicon, Limits, Names, same
+from asap.policy.rules.names import KEYWORDS, NO_LIMITS, Lexicon, Limits, Meanings, same
 from asap.policy.rules.read_regions import Branch, Rules, decided
 from asap.policy.rules.read_skills import read_controls, read_skill
 from asap.policy.rules.read_sums import LARGEST, NamedSum
@@ -34,7 +34,7 @@ def read_rules(text: str, vocabulary: Vocabulary, name: str = "rules", limits: L
 
 class _Reader:
     def __init__(self, source: Source, vocabulary: Vocabulary, limits: Limits):
-        self.source, self.vocabulary, self.names = source, vocabulary, Names(vocabulary, limits)
+        self.source, self.vocabulary, self.names = source, vocabulary, Meanings(vocabulary, limits)
         self.tests = Tests()
         self.skills: list[Skill] = []
         self.skill_names: list[str] = []

@@ -59,7 +59,7 @@ def _choice(cursor: Cursor, named: Sequence[str]) -> Choice | Either:
             what = f"percentages of all actions add up to {_hundreds(total)}"
             cursor.fail(what, "make it 100, or leave one action out: it gets the rest", start)
         shares = {each: share / total for each, share in shares.items()}
-    return Choice(tuple(sorted(shares.items(), key=lambda pair: (-pair[1], pair[0]))), keep)
+    return Choice(tuple(sorted(shares.items(), key=lambda pair: -pair[1])), keep)  # Of the same share, as written.
 
 
 def _hundreds(share: float) -> str:

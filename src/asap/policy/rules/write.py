@@ -1,5 +1,6 @@
 """A rulebook as text, which `read` reads again."""
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ def write_rules(
         only = cases[0].skill
         return _commented([(_everywhere(book.skills[only], book.vocabulary), comments.get(only))])
     writer = _Writer(book, cases, planes, numbers)
-    lines = [line for k in writer.named_sums for line in wrapped(writer.definition(k))]
+    lines = [line for definition in writer.definitions for line in wrapped(definition)]
     named = writer.named_skills
     blocks = []
     for skill in [] if names_only else named:
@@ -112,7 +113,12 @@ class _Writer:
         self._sums = {k: letters[p] if p < len(letters) else f"sum {p + 1}" for k, p in enumerate(planes)}
         self._sums |= {k: name for k, name in enumerate(book.sum_names) if name}
         named = [k for k in sorted(tests) if self._deserves_name(k, tests[k], len(tests))]
-        self.named_sums = sorted(named, key=lambda k: (len(self._sums[k]), self._sums[k]))
+        named = sorted(named, key=lambda k: (len(self._sums[k]), self._sums[k]))
+        self.named_sums = {self._slopes(k): self._sums[k] for k in reversed(named)}  # One name for tests with one sum.
+        self._sums = {k: self.named_sums.get(self._slopes(k)) for k in tests}
+        named = [k for k in sorted(tests, key=self._name_order) if self._sums[k]]
+        others = sorted(tests.keys() - set(named), key=lambda k: _place_of(book.tests[k], self.vocabulary))
+        self._places = {k: place for place, k in enumerate([*named, *others])}
         words = ("skill", "behaviour", "number")
         self._skill = next((word for word in words if not any(name.startswith(word) for name in taken)), "asap skill")
         self._numbers = range(len(book.skills)) if numbers is None else numbers
@@ -125,8 +131,14 @@ class _Writer:
             return False
         return uses > 1 or len(self._slopes(k)) > longest
 
-    def definition(self, k: int) -> str:
-        return f"{self._sums[k]} = {self._slopes(k)}"
+    def _name_order(self, k: int) -> tuple[int, str, float]:
+        name = self._sums[k] or ""
+        return len(name), name, oriented(self.book.tests[k])[0].value.constant
+
+    @property
+    def definitions(self) -> list[str]:
+        ordered = sorted(self.named_sums.items(), key=lambda item: (len(item[1]), item[1]))
+        return [f"{name} = {slopes}" for slopes, name in ordered]
 
     def _slopes(self, k: int) -> str:
         return sum_in_words(Sum(oriented(self.book.tests[k])[0].value.terms), self.vocabulary)
@@ -146,11 +158,7 @@ class _Writer:
         return _joined(f"{self._condition(case)} then", what)
 
     def _condition(self, case: Case) -> str:
-        named = {k: place for place, k in enumerate(self.named_sums)}
-        ordered = sorted(
-            case.tests, key=lambda test: (named.get(test[0], 99), _place_of(self.book.tests[test[0]], self.vocabulary))
-        )
-        tests = [self._test(k, side) for k, side in ordered]
+        tests = [self._test(k, side) for k, side in sorted(case.tests, key=lambda test: self._places[test[0]])]
         return " and ".join(tests) if tests[0].startswith(("in ", "not in ")) else f"if {' and '.join(tests)}"
 
     def _test(self, k: int, side: bool) -> str:
@@ -164,7 +172,7 @@ class _Writer:
             test,
             self.vocabulary,
             side,
-            self._sums[k] if k in self.named_sums else None,
+            self._sums[k],
             is_first=k not in self._is_written,
         )
         self._is_written.add(k)
@@ -311,9 +319,14 @@ def _name(vocabulary: Vocabulary, variable: int) -> str:
     return (quoted(vocabulary.variables[variable]) or place) if _is_first(vocabulary.variables, variable) else place
 
 
-def _is_first(names: Sequence[str], index: int) -> bool:
+def _is_first(names: tuple[str, ...], index: int) -> bool:
     """Whether the name, in any case, means this one and not one before it."""
-    return [same(name) for name in names].index(same(names[index])) == index
+    return index in _first_of_each(names)
+
+
+@functools.lru_cache(maxsize=16)
+def _first_of_each(names: tuple[str, ...]) -> frozenset[int]:
+    return frozenset({same(name): index for index, name in reversed(list(enumerate(names)))}.values())
 
 
 def _action(vocabulary: Vocabulary, action: int) -> str:
