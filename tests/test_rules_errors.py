@@ -13,6 +13,7 @@ from test_rules_reading import ARM, CARTPOLE, LAKE, METRES, PENDULUM, PLAIN, TAS
 
 import asap.policy.rules
 from asap.base.errors import UserError
+from asap.policy.rules.names import Limits
 from asap.policy.rules.read import read_rules
 from asap.policy.rules.rulebook import Vocabulary
 from asap.policy.rules.source import RulesError, decoded
@@ -606,9 +607,32 @@ def test_there_are_many_of_them():
     assert len({text for _, text, *_ in ROWS}) >= 200
 
 
+LIMITED = (
+    (
+        "if x*y > 0 then a",
+        Limits(1, False),
+        "a product of 2 observations: features have none here; use --features poly2",
+    ),
+    (
+        "if x^3 > 0 then a",
+        Limits(2, False),
+        "a product of 3 observations: features have none here; use --set policy.degree=3",
+    ),
+    ("if sin(pi*(x)) > 0 then a", Limits(1, False), "a wave: features have none here; use --features fourier"),
+)
+
+
+@pytest.mark.parametrize(("text", "limits", "message"), LIMITED)
+def test_terms_that_the_features_lack_are_refused_with_the_cure(text, limits, message):
+    with pytest.raises(RulesError) as refused:
+        read_rules(text, Vocabulary(("x", "y"), ("a", "b")), limits=limits)
+    assert str(refused.value).splitlines()[0].endswith(f": {message}")
+
+
 def test_every_message_of_the_reader_is_in_the_table():
     """The constant beginning of each `fail` and of each error occurs in some row, or in a test of its own."""
     told = [message for *_, message in ROWS] + [row[-1] for row in SIZES] + ["the text is in UTF-16", "byte 0x"]
+    told += [message for *_, message in LIMITED]
     folder = Path(asap.policy.rules.__file__).parent
     missing = []
     for path in folder.glob("*.py"):

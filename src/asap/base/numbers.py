@@ -47,3 +47,14 @@ def counted(count: int, noun: str) -> str:
 def listed(items: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
+
+
+def ranges_in_words(numbers: Sequence[str]) -> str:
+    """`0, 2 to 5`."""
+    runs: list[list[int]] = []
+    for number in map(int, numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)

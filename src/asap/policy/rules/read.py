@@ -144,8 +144,6 @@ class _Reader:
         if cursor.is_at_end and node.children and self._is_case(node.children[0].line):
             return Branch(tests, self._branches(node.children), node.line)
         if tests and not is_said:
-            if cursor.take("or"):
-                cursor.fail("`or` joins no tests", "write a case for each, with the same action")
             cursor.expect("then", "write `if TEST then ACTION`")
         if cursor.is_at_end and not node.children:
             cursor.fail("nothing to do", "name an action, or indent further cases below")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from asap.base.numbers import exact
+from asap.base.numbers import exact, ranges_in_words
 from asap.policy.rules.cases import Case, possible_regions, shortest_cases, state_patterns
 from asap.policy.rules.names import SIGNS, same
 from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Skill, Test, Vocabulary
@@ -68,16 +68,14 @@ def cases_of(book: Rulebook, regions: Sequence[int] | None, weights: Sequence[fl
     skills = sorted(range(len(book.skills)), key=lambda s: does(book.skills[s], book.vocabulary))
     of_region = np.argsort(skills)[np.asarray(book.region_skills)[list(regions)]]
     while True:
-        ordered = sum((np.asarray(regions) >> k & 1) << place for place, k in enumerate(tests)) + np.zeros(
-            len(regions), int
-        )
+        bits = [(np.asarray(regions) >> k & 1) << place for place, k in enumerate(tests)]
+        ordered = sum(bits, np.zeros(len(regions), int))
         own, first = np.unique(ordered, return_index=True)
         in_order = np.zeros(2 ** len(tests), int)
         in_order[own] = of_region[first]
-        counts = (
-            np.bincount(of_region[first], minlength=len(skills)) if weights is None else np.asarray(weights)[skills]
-        )
-        found = shortest_cases(in_order.tolist(), own.tolist(), len(tests), counts.astype(float).tolist(), are_lists)
+        counts = np.bincount(of_region[first], minlength=len(skills))
+        counts = (counts if weights is None else np.asarray(weights)[skills]).astype(float)
+        found = shortest_cases(in_order.tolist(), own.tolist(), len(tests), counts.tolist(), are_lists)
         used = sorted({k for case in found for k, _ in case.tests})
         if len(used) == len(tests):
             return [Case(tuple((tests[k], side) for k, side in case.tests), skills[case.skill]) for case in found]
@@ -345,21 +343,10 @@ def states_in_words(states: Sequence[int], vocabulary: Vocabulary) -> str:
     for state in states:
         name = vocabulary.observations[state]
         match = NUMBERED.fullmatch(name)
-        if match and quoted(match[1]) == match[1] and _is_first(vocabulary.observations, state):
+        is_first = _is_first(vocabulary.observations, state)
+        if match and quoted(match[1]) == match[1] and is_first:
             groups.setdefault(match[1], []).append(match[2])
         else:
-            is_first = _is_first(vocabulary.observations, state)
             alone.append((quoted(name) if is_first else None) or f"state[{state}]")
-    words = [f"{stem}{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}" for stem, numbers in groups.items()]
+    words = [f"{stem}{'s' if len(numbers) > 1 else ''} {ranges_in_words(numbers)}" for stem, numbers in groups.items()]
     return "; ".join([*words, *alone])
-
-
-def _ranges(numbers: Sequence[str]) -> str:
-    """`0, 2 to 5`."""
-    runs: list[list[int]] = []
-    for number in map(int, numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
