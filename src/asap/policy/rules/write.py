@@ -9,14 +9,13 @@ import numpy as np
 
 from asap.base.numbers import exact, ranges_in_words
 from asap.policy.rules.cases import Case, possible_regions, shortest_cases, state_patterns
-from asap.policy.rules.names import SIGNS, same
+from asap.policy.rules.names import KEYWORDS, SIGNS, same
 from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Skill, Test, Vocabulary
 from asap.policy.rules.sums import Sum, Term
 
 WIDTH, INDENT = 112, "  "
 LONG_BESIDE_OTHERS, LONG_ALONE = 36, 72
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-KEYWORDS = frozenset("if then otherwise else and in not within keep or the largest of sin pi to".split())
 FIRST_WORDS = frozenset("if then otherwise else and in not the".split())  # No name in a rule begins with them.
 WHOLE_LINES = ("then", "otherwise", ":", "the largest of", "the largest of [keep]")  # With others below.
 SKILL_UNIT = "skill unit"  # Of the network under the skills; those under the planes are units.
@@ -84,8 +83,7 @@ def cases_of(book: Rulebook, regions: Sequence[int] | None, weights: Sequence[fl
 
 def _place_of(test: Test, vocabulary: Vocabulary) -> tuple[str, float]:
     """What tests are put in order by."""
-    value = oriented(test)[0].value
-    return sum_in_words(Sum(value.terms), vocabulary), value.constant
+    return sum_in_words(Sum((value := oriented(test)[0].value).terms), vocabulary), value.constant
 
 
 def is_membership(test: Test, vocabulary: Vocabulary) -> bool:
