@@ -104,7 +104,7 @@ def test_a_boundary_moves_by_a_distance_in_the_units_of_the_given_sum(test, dist
 
 def test_a_boundary_that_also_turned_moved_as_far_as_the_mean_state_sees_it():
     start = given()
-    x, y = sample_states(start.policy(), TASK)[:, :2].mean(0)
+    y = sample_states(start.policy(), TASK)[:, 1].mean()
     found = told(start, with_plane(start.policy(), -0.7 - 0.5 * y, 1.0, 0.5))  # At the mean of y, x is 0.7.
     assert plane_of(found)["moved"] == pytest.approx(0.2, abs=1e-4)
 
@@ -115,6 +115,13 @@ def test_a_plane_turned_round_has_no_distance_and_another_side_everywhere():
     assert plane["turned_degrees"] == pytest.approx(180, abs=0.1) and plane["moved"] is None
     assert plane["other_side"] == 1 and "turned the other way round, by 180 degrees" in found.text
     assert plane["given"].startswith("x > 0.5 m") and plane["corrected"].startswith("x < 0.5 m")
+
+
+@pytest.mark.parametrize(("before", "after", "what"), [("", " within 0.2", "softer"), (" within 0.3", "", "sharper")])
+def test_a_plane_with_the_same_sides_may_be_softer(before, after, what):
+    text = "if x > 0.5{} then up\notherwise down"
+    found = told(given(text.format(before)), given(text.format(after)).policy())
+    assert changed_parts(found) == [] and f"as it was, but {what}" in found.text
 
 
 def test_a_plane_without_slopes_has_one_side_everywhere():

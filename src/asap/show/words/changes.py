@@ -80,7 +80,7 @@ def changes(
     ]
     skills = [_skill(s, given.book, start, reading) for s in range(len(given.book.skills))]
     gain = None if played is None else _gain(tasks, *played, deterministic)
-    cases = _idle_cases(given, reading, policy, played)
+    cases = _idle_cases(given, policy, played)
     lines = [line for part in (planes, added, skills) for entry in part for line in (*entry["words"], "")]
     lines += [
         *(entry["words"] for entry in cases),
@@ -109,6 +109,14 @@ def _test_of(k: int, reading: Reading) -> Test:
     place = reading.planes.index(k)
     test, is_same = reading.book.tests[place], reading.regions[1 << place] >> k & 1
     return test if is_same else test._replace(value=test.value.scaled(-1.0))
+
+
+def _as_it_was(test: Test, now: Test) -> str:
+    """A plane whose sides stayed may still be drawn otherwise."""
+    before, after = ((each.within or 0.0) / (each.value.largest or 1.0) for each in (test, now))
+    if test.keep or math.isclose(before, after, rel_tol=0.01):
+        return "as it was"
+    return f"as it was, but {'softer' if after > before else 'sharper'}"
 
 
 def _in_words(test: Test, vocabulary: Vocabulary, values: Float[np.ndarray, "V N"]) -> str:
@@ -146,7 +154,7 @@ def _plane(
         what.append(f"moved by {number(moved)}{unit}")
     what.append(f"another side in {percent(other)} of the states")
     is_changed = bool(other) or angle > SAME_ANGLE
-    kept = ["as it was"] if test.keep or not is_changed else what
+    kept = [_as_it_was(test, now)] if test.keep or not is_changed else what
     words = [f"{name}  given:      {before}", f"         corrected:  {after}", f"         {', '.join(kept)}"]
     numbers = {"turned_degrees": angle, "moved": moved, "other_side": other, "changed": is_changed and not test.keep}
     return {"plane": k + 1, "given": before, "corrected": after, **numbers, "words": words}
@@ -216,9 +224,7 @@ def _skill(s: int, book: Rulebook, start: Reading, reading: Reading) -> dict[str
     return {"skill": s, "name": name, "given": before, "corrected": after, "changed": is_changed, "words": words}
 
 
-def _idle_cases(
-    given: Given, reading: Reading, policy: ASAPPolicy, played: tuple[Evaluation, Evaluation] | None
-) -> list[dict[str, Any]]:
+def _idle_cases(given: Given, policy: ASAPPolicy, played: tuple[Evaluation, Evaluation] | None) -> list[dict[str, Any]]:
     """Given cases whose skill is hardly used any more, though it was."""
     if played is None:
         return []
