@@ -3,7 +3,7 @@ what it gained."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,14 +15,15 @@ from asap.base.stats import bootstrap_interval
 from asap.experience.protocol import Evaluation
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import OWNS
-from asap.policy.rules.from_policy import Reading, read_rounded, sample_states
+from asap.policy.rules.from_policy import Reading, read_policy, read_rounded, sample_states
 from asap.policy.rules.given import Given
 from asap.policy.rules.rounding import Sample
-from asap.policy.rules.rulebook import Rulebook, Test
+from asap.policy.rules.rulebook import Rulebook, Test, Vocabulary
 from asap.policy.rules.sums import Sum
-from asap.policy.rules.write import comparison, does, oriented
+from asap.policy.rules.write import comparison, does, oriented, states_in_words
 
 SAME_ANGLE = 1.0  # Degrees: less is not worth a word.
+SAME_PLACE = 1e-3  # The same, of the deviation of the given sum.
 ALONGSIDE = 60.0  # Degrees up to which a plane is said to have moved, and not only turned.
 
 
@@ -68,17 +69,23 @@ def changes(
     states = _states(policy, task, played)
     sample = Sample.of({each.descriptor: states for each in tasks.tasks})
     values = vocabulary.values(*sample)
-    reading, *_ = read_rounded(policy, vocabulary, sample, digits)
-    planes = [_plane(k, test, reading, values) for k, test in enumerate(given.book.tests)]
-    added = [_added(plane, reading) for plane in range(len(given.book.tests), policy.partition.num_planes)]
-    skills = [_skill(s, given.book, reading) for s in range(len(given.book.skills))]
+    plain = replace(vocabulary, numbered=False)  # By planes, not by lists of states: the given ones are compared.
+    reading, count, _ = read_rounded(policy, plain, sample, digits)
+    exact = read_policy(policy, plain, sample, None)  # What rounding changes, learning did not.
+    start = read_policy(given.policy(), plain, sample, count, decimals=0 if digits is None else None)
+    planes = [_plane(k, given.book, reading, exact, values) for k in range(len(given.book.tests))]
+    added = [
+        _added(plane, given.book.vocabulary, reading, values)
+        for plane in range(len(given.book.tests), policy.partition.num_planes)
+    ]
+    skills = [_skill(s, given.book, start, reading) for s in range(len(given.book.skills))]
     gain = None if played is None else _gain(tasks, *played, deterministic)
-    cases = _idle_cases(given, reading, policy, played)
+    cases = _idle_cases(given, policy, played)
     lines = [line for part in (planes, added, skills) for entry in part for line in (*entry["words"], "")]
     lines += [
         *(entry["words"] for entry in cases),
         *([""] if cases else []),
-        *([] if gain is None else _in_words(gain)),
+        *([] if gain is None else _gain_in_words(gain)),
     ]
     numbers = {
         "task": task.name,
@@ -97,32 +104,57 @@ def _states(policy: ASAPPolicy, task: Task, played: Sequence[Evaluation] | None)
     return sample_states(policy, task, np.concatenate(seen) if seen else None)
 
 
-def _plane(k: int, test: Test, reading: Reading, values: Float[np.ndarray, "V N"]) -> dict[str, Any]:
-    vocabulary = reading.book.vocabulary
-    name, before = f"plane {k + 1}", comparison(test, vocabulary)
+def _test_of(k: int, reading: Reading) -> Test:
+    """A plane by the side that it has in the policy; printed, its first term is positive."""
+    place = reading.planes.index(k)
+    test, is_same = reading.book.tests[place], reading.regions[1 << place] >> k & 1
+    return test if is_same else test._replace(value=test.value.scaled(-1.0))
+
+
+def _as_it_was(test: Test, now: Test) -> str:
+    """A plane whose sides stayed may still be drawn otherwise."""
+    before, after = ((each.within or 0.0) / (each.value.largest or 1.0) for each in (test, now))
+    if test.keep or math.isclose(before, after, rel_tol=0.01):
+        return "as it was"
+    return f"as it was, but {'softer' if after > before else 'sharper'}"
+
+
+def _in_words(test: Test, vocabulary: Vocabulary, values: Float[np.ndarray, "V N"]) -> str:
+    """States that have numbers are listed."""
+    if not vocabulary.numbered:
+        return comparison(test, vocabulary)
+    of_one_task = values[:, : len(vocabulary.observations)]
+    held = np.flatnonzero(test.value.at(of_one_task) > 0).tolist()
+    return f"in {states_in_words(held, vocabulary) if held else 'no state'}{' [keep]' if test.keep else ''}"
+
+
+def _plane(
+    k: int, book: Rulebook, reading: Reading, exact: Reading, values: Float[np.ndarray, "V N"]
+) -> dict[str, Any]:
+    vocabulary, test = book.vocabulary, book.tests[k]
+    name, before = f"plane {k + 1}", _in_words(test, vocabulary, values)
     if k not in reading.planes:
         words = [f"{name}  given:      {before}", "         corrected:  one side everywhere"]
         return {"plane": k + 1, "given": before, "corrected": None, "changed": True, "words": words}
-    place = reading.planes.index(k)
-    now = reading.book.tests[place]
-    if not reading.regions[1 << place] >> k & 1:  # Printed with a positive first term: here by the side it had.
-        now = now._replace(value=now.value.scaled(-1.0))
-    other = float(((test.value.at(values) > 0) != (now.value.at(values, reading.units[0]) > 0)).mean())
-    angle, moved = _angle(test.value, now.value, values), _moved(test.value, now.value, values)
+    now = _test_of(k, exact)
+    other = float(((test.value.at(values) > 0) != (now.value.at(values, exact.units[0]) > 0)).mean())
+    angle, moved = 0.0, None
+    if not vocabulary.numbered:
+        angle, moved = _angle(test.value, now.value, values), _moved(test.value, now.value, values)
     if moved is not None and oriented(test)[1]:
         moved = -moved  # As it is printed: of `level < 0.6`, the level, and not its negative.
-    after = comparison(now, vocabulary)
+    after = _in_words(now if vocabulary.numbered else _test_of(k, reading), vocabulary, values)
     unit = f" {vocabulary.unit_of(test.value)}".rstrip()
     what = []
     if angle > 90:
         what.append(f"turned the other way round, by {angle:.0f} degrees")
     elif angle > SAME_ANGLE:
         what.append(f"turned by {angle:.0f} degrees")
-    if moved is not None and abs(moved) > 1e-9:
+    if moved is not None and abs(moved) > SAME_PLACE * test.value.at(values).std():
         what.append(f"moved by {number(moved)}{unit}")
     what.append(f"another side in {percent(other)} of the states")
     is_changed = bool(other) or angle > SAME_ANGLE
-    kept = ["as it was"] if test.keep or not is_changed else what
+    kept = [_as_it_was(test, now)] if test.keep or not is_changed else what
     words = [f"{name}  given:      {before}", f"         corrected:  {after}", f"         {', '.join(kept)}"]
     numbers = {"turned_degrees": angle, "moved": moved, "other_side": other, "changed": is_changed and not test.keep}
     return {"plane": k + 1, "given": before, "corrected": after, **numbers, "words": words}
@@ -151,7 +183,7 @@ def _moved(before: Sum, after: Sum, values: Float[np.ndarray, "V N"]) -> float |
     """How far the boundary went, in units of the given sum: from the mean state straight to it, before and after."""
     spread, centre = values.std(1), values.mean(1, keepdims=True)
     first, second = _slopes(before, spread), _slopes(after, spread)
-    if first is None or second is None or _angle(before, after, values) > ALONGSIDE:
+    if first is None or second is None or not first.any() or _angle(before, after, values) > ALONGSIDE:
         return None
     direction = first / np.linalg.norm(first)
     along = float(second @ direction)
@@ -161,7 +193,7 @@ def _moved(before: Sum, after: Sum, values: Float[np.ndarray, "V N"]) -> float |
     return float(before.at(here[:, None])[0])
 
 
-def _added(plane: int, reading: Reading) -> dict[str, Any]:
+def _added(plane: int, vocabulary: Vocabulary, reading: Reading, values: Float[np.ndarray, "V N"]) -> dict[str, Any]:
     if plane not in reading.planes:
         return {
             "plane": plane + 1,
@@ -170,7 +202,7 @@ def _added(plane: int, reading: Reading) -> dict[str, Any]:
             "changed": False,
             "words": [f"plane {plane + 1}  added: one side everywhere"],
         }
-    after = comparison(reading.book.tests[reading.planes.index(plane)], reading.book.vocabulary)
+    after = _in_words(reading.book.tests[reading.planes.index(plane)], vocabulary, values)
     return {
         "plane": plane + 1,
         "given": None,
@@ -180,19 +212,20 @@ def _added(plane: int, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _skill(s: int, book: Rulebook, reading: Reading) -> dict[str, Any]:
-    printed = next(skill for skill, own in zip(reading.book.skills, reading.skills) if s in own)
-    before, after = (does(skill._replace(keep=False), book.vocabulary) for skill in (book.skills[s], printed))
+def _skill(s: int, book: Rulebook, start: Reading, reading: Reading) -> dict[str, Any]:
+    def printed(found: Reading) -> list[str]:
+        own = next(skill for skill, origins in zip(found.book.skills, found.skills) if s in origins)
+        return does(own._replace(keep=False), book.vocabulary)
+
+    before, after = does(book.skills[s], book.vocabulary), printed(reading)
     name = book.names[s] if book.names and book.names[s] else f"skill {s}"
-    pad, is_changed = " " * (len(name) + 2), before != after and not book.skills[s].keep
+    pad, is_changed = " " * (len(name) + 2), printed(start) != after and not book.skills[s].keep
     words = [f"{name}  given:      {'; '.join(filter(None, before))}"]
     words.append(f"{pad}corrected:  {'; '.join(filter(None, after))}" if is_changed else f"{pad}as it was")
     return {"skill": s, "name": name, "given": before, "corrected": after, "changed": is_changed, "words": words}
 
 
-def _idle_cases(
-    given: Given, reading: Reading, policy: ASAPPolicy, played: tuple[Evaluation, Evaluation] | None
-) -> list[dict[str, Any]]:
+def _idle_cases(given: Given, policy: ASAPPolicy, played: tuple[Evaluation, Evaluation] | None) -> list[dict[str, Any]]:
     """Given cases whose skill is hardly used any more, though it was."""
     if played is None:
         return []
@@ -220,7 +253,7 @@ def _gain(tasks: TaskSet, given: Evaluation, corrected: Evaluation, deterministi
     return Gain(interval(first), interval(second), interval(second - first), len(first), deterministic)
 
 
-def _in_words(gain: Gain) -> list[str]:
+def _gain_in_words(gain: Gain) -> list[str]:
     def told(values: tuple[float, float, float]) -> str:
         mean, low, high = (number(value) for value in values)
         return f"{mean} ({low} to {high})"
@@ -228,7 +261,9 @@ def _in_words(gain: Gain) -> list[str]:
     more = "more" if gain.difference[0] >= 0 else "less"
     size = tuple(sorted(abs(value) for value in gain.difference[1:])) if gain.difference[0] else (0.0, 0.0)
     difference = f"{number(abs(gain.difference[0]))} {more}"
-    if np.sign(gain.difference[1]) == np.sign(gain.difference[2]):
+    if not any(gain.difference):
+        difference = "the same"
+    elif np.sign(gain.difference[1]) == np.sign(gain.difference[2]):
         difference += f" ({number(size[0])} to {number(size[1])})"
     else:
         difference += ", which may be chance"

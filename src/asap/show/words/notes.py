@@ -56,7 +56,7 @@ def _leaves_some(skill: Choice, count: int) -> bool:
 
 def on_choice(book: Rulebook) -> list[str]:
     """How a skill comes into force, where there are several."""
-    if not book.tests:
+    if not book.tests or len(book.skills) == 1:
         return []
     if book.termination is None:
         notes = ["A skill is drawn at every step."]
