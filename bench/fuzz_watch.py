@@ -251,6 +251,9 @@ def _guarded_names() -> Iterator[None]:
 def _unfit_line(line: str) -> str:
     if not line.strip():
         return "is refused without a word"
+    lines = line.splitlines()
+    if len(lines) == 3 and lines[2].strip() == "^":  # Of rules: the line of the text, and a mark under the place.
+        line = lines[0]
     if len(line.splitlines()) > 1:
         return f"is refused in {len(line.splitlines())} lines: {line!r:.300}"
     if len(line) > LONGEST_LINE:

@@ -92,8 +92,8 @@ ROWS = (
     (
         "model-source-scaling",
         "model/training.py",
-        "return eqx.tree_at(_scaling, with_parameters(drawn, taken[0]), taken[1])",
-        "return with_parameters(drawn, taken[0])",
+        "found = eqx.tree_at(_scaling, with_parameters(drawn, taken[0]), taken[1])",
+        "found = with_parameters(drawn, taken[0])",
         "A model that goes on from a given policy sees observations unscaled: what was learned is lost.",
         ("test_goes_on.py", "test_transfer.py", "test_hosted_policy.py"),
     ),

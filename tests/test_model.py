@@ -321,7 +321,7 @@ def test_explain_and_plot(model):
     assert error_line(lambda: model.rules(digits=0)).startswith("digits: must be an integer from 1 to 17")
     assert error_line(lambda: model.explanation(digits="2")).startswith("digits: must be an integer from 1 to 17")
     figure = model.plot()
-    assert figure.axes[0].get_title(loc="left") == "two-rooms, seed 3"
+    assert figure.get_suptitle() == "two-rooms, seed 3"
 
 
 # ---- Saving and loading -------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from test_rules_reading import CARTPOLE
 
 from asap.base.spec import ControlUnits, Unit
 from asap.envs.catalog import find
-from asap.model.reading import rules
 from asap.policy.build import plan_of
 from asap.policy.features import Features, Fourier, Polynomial
 from asap.policy.host import Player
@@ -20,8 +19,9 @@ from asap.policy.partition import Partition
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.cases import possible_regions
 from asap.policy.rules.from_policy import ALL_DIGITS, Sample, read_rounded
+from asap.policy.rules.from_policy import rules_text as rules
 from asap.policy.rules.read import read_rules
-from asap.policy.rules.rulebook import Vocabulary
+from asap.policy.rules.rulebook import Shape, Vocabulary
 from asap.policy.rules.write import write_rules
 from asap.policy.skills import GaussianSkills, GibbsSkills
 
@@ -185,7 +185,7 @@ def check_rounded(drawn: Drawn) -> tuple[int, int]:
     _, said = rules.book.act(values)
     np.testing.assert_allclose(said, meant, rtol=1e-9, atol=1e-9)
     _, _, original, _ = chances(drawn.policy, *drawn.sample)
-    again = rules.book.policy(centre=drawn.states.mean(0))
+    again = rules.book.policy(Shape.centred(drawn.states.mean(0)))
     _, _, played, _ = chances(again, *drawn.sample)
     assert agreement(drawn, played, original).mean() >= SAME, text
     check_lines(text, reading)
@@ -224,7 +224,7 @@ def check_exact(drawn: Drawn) -> None:
         assert (said == original)[is_clear].all(), text
     else:
         np.testing.assert_allclose(said[is_clear], bounds.theirs(original)[is_clear], rtol=1e-6, atol=1e-6)
-    again = rules.book.policy(centre=sample.observations.mean(0))
+    again = rules.book.policy(Shape.centred(sample.observations.mean(0)))
     new_skills, new_actions, played, _ = chances(again, *sample)
     is_clear = (np.abs(margins) > 1e-4).all(0)
     assert agreement(drawn, played, original)[is_clear].all(), text

@@ -215,7 +215,7 @@ def _added(plane: int, vocabulary: Vocabulary, reading: Reading, values: Float[n
 def _skill(s: int, book: Rulebook, start: Reading, reading: Reading) -> dict[str, Any]:
     def printed(found: Reading) -> list[str]:
         own = next(skill for skill, origins in zip(found.book.skills, found.skills) if s in origins)
-        return does(own._replace(keep=False), book.vocabulary)
+        return does(own, book.vocabulary)
 
     before, after = does(book.skills[s], book.vocabulary), printed(reading)
     name = book.names[s] if book.names and book.names[s] else f"skill {s}"
