@@ -36,7 +36,7 @@ CLOSE = 0.01  # Of an action's range: numbers to set that are as near count as t
 MOST_STATES = 4096
 MOST_DECIMALS = 12
 ALL_DIGITS = 17  # Of a float of 64 bits.
-SHARPEST = 1.01 * SHARP  # A test that is no less sharp is as one that was given without `within`.
+NEARLY = 1e-4
 
 
 class Reading(NamedTuple):
@@ -154,8 +154,9 @@ def _test(margin: Sum, reader: SumReader, digits: int | None) -> tuple[Test, boo
     is_flipped = next(iter(value.terms.values()), 1.0) < 0
     if is_flipped:
         value = value.scaled(-1.0)
-    within = significant(NINETY / length, ALL_DIGITS if digits is None else digits)
-    return Test(value, None if within <= SHARPEST else within), is_flipped
+    within = NINETY / length
+    is_sharp = abs(within / SHARP - 1) < NEARLY  # As one that was given without `within`.
+    return Test(value, None if is_sharp else significant(within, ALL_DIGITS if digits is None else digits)), is_flipped
 
 
 def _skills(
