@@ -275,12 +275,13 @@ def prune(
 ) -> None:
     """Take planes and skills out of a policy, as long as that costs little; the result is a saved model.
 
-    Every command takes it in place of a run: `asap explain RUN/pruned.asap`.
+    What is lost is measured beside the whole policy on fresh episodes. Each look plays --episodes, and there are some dozens.
+    `asap eval`, `explain` and `plot` take the model in place of a run.
     """
     from asap.base.episodes import require_episodes, require_seed
     from asap.config.schema import Config
     from asap.config.settings import override
-    from asap.model.pruning import prune
+    from asap.model.pruning import MOST_PAIRS, prune
     from asap.runs.loggers import ProgressBar
 
     require_episodes("--episodes", episodes)
@@ -289,17 +290,11 @@ def prune(
     place = out or str((source if source.is_dir() else source.parent) / "pruned.asap")
     require_writable_place(place)
     model = _loaded(run, env, env_options, best, seed=trained_seed)
-    count = 0
-
-    def on_progress(played: int) -> None:
-        nonlocal count
-        count += played * episodes
-        progress.count(min(count, total))
-
     planes, skills = model.policy.partition.num_planes, model.policy.num_skills
-    total = episodes * (2 + planes + skills * (skills - 1) // 2)  # Of the first round; later ones are smaller.
+    first_round = 3 + planes + min(skills * (skills - 1) // 2, MOST_PAIRS)  # Later ones are smaller.
+    total = episodes * first_round
     with ProgressBar(override(Config(), {"run.episodes": total}), "pruning") as progress:
-        found = prune(model, loss, episodes, seed, on_progress)
+        found = prune(model, loss, episodes, seed, lambda looks: progress.count(min(looks * episodes, total)))
     found.model.save(place)
     report = {**found.as_dict(), "rules": found.model.rules().splitlines(), "model": place, "run": run}
     tell(json_, report, f"{found.in_words()}\n\n{found.model.rules()}\nmodel  {place}")

@@ -71,12 +71,17 @@ def merged_by_fit(
     region_skills: Sequence[int],
     states: np.ndarray,
     m: np.ndarray,
-    active: np.ndarray,
+    regions: np.ndarray,
 ) -> ASAPPolicy:
-    """Without a plane, or without any: skills that become one are fitted to what was done at (N, O) states by those that were
-    active there, logits or means by least squares. `groups` are the old skills of each new one."""
-    used = [np.isin(active, group) for group in groups]
-    phi = np.asarray(policy.phi(states.T, np.tile(m[:, None], (1, len(states)))), float)
+    """Without a plane, or without any: skills that become one are fitted to what was done where the new one is in force, logits
+    or means by least squares. `groups` are the old skills of each new one, `states` (N, O) those that were played, of tasks with
+    descriptors (N, Z), in the policy's `regions`."""
+    active, left = policy.partition.skill_of_region[regions], regions
+    if plane is not None:
+        left = (regions & ((1 << plane) - 1)) | (regions >> (plane + 1) << plane)
+    now = np.asarray(region_skills)[left]
+    used = [now == new for new in range(len(groups))]
+    phi = np.asarray(policy.phi(states.T, m.T), float)
     phi = phi if phi.ndim == 2 else np.tile(phi[:, None], (1, len(states)))
     theta, log_std = np.asarray(policy.skills.theta, float), getattr(policy.skills, "log_std", None)
     rows, deviations = [], []
