@@ -9,6 +9,7 @@ import json
 import numpy as np
 import pytest
 
+from asap import ASAP
 from asap.base.spec import TaskSet
 from asap.base.stats import bootstrap_interval
 from asap.config.schema import PolicyConfig
@@ -208,3 +209,31 @@ def test_states_that_have_numbers_are_listed():
     assert changed_parts(found) == ["plane 1", "skill 1"]
     assert plane_of(found)["corrected"] == "in row 0 columns 1, 2; row 2 column 3"
     assert plane_of(found)["other_side"] == 1 / 16 and "another side in 6 % of the states" in found.text
+
+
+def test_cases_fall_idle_by_the_shares_of_tasks_and_not_by_their_length():
+    """Half of the episodes are of a task of ten steps, all by the first case: it has half of the use, though few steps."""
+    tasks = TaskSet((TASK, TASK), (0.5, 0.5))
+    start = given()
+
+    def of_two(first, second) -> Evaluation:
+        values, steps = np.zeros((1, 2, 2)), np.array([[first, second]])
+        return Evaluation(values, values, values, values, steps, steps, None, None)
+
+    found = changes(start, start.policy(), tasks, (of_two((5, 5), (500, 500)), of_two((10, 0), (0, 2000))), True)
+    assert found.as_dict()["unused_cases"] == []
+    found = changes(start, start.policy(), tasks, (of_two((5, 5), (500, 500)), of_two((0, 10), (1, 1999))), True)
+    (case,) = found.as_dict()["unused_cases"]
+    assert (case["line"], case["before"], case["after"]) == (1, 0.5, pytest.approx(1 / 4000))
+
+
+def test_maps_of_given_and_corrected_rules_have_the_same_inputs_and_range(monkeypatch):
+    rules = "if pole angle > 0 then push right\notherwise push left"
+    model, drawn = ASAP("CartPole-v1", rules=rules, settings=["run.final_episodes=3"]), []
+    other = ASAP("CartPole-v1", rules="if cart velocity + 3*pole angle > 0 then push right\notherwise push left")
+    model.policy = other.policy
+    monkeypatch.setattr("asap.show.figures.side_by_side", lambda figures, title: drawn.extend(figures))
+    model.plot(changes=True)
+    first, second = (figure.axes[0] for figure in drawn)
+    assert first.get_xlim() == second.get_xlim() and first.get_ylim() == second.get_ylim()
+    assert (first.get_xlabel(), first.get_ylabel()) == (second.get_xlabel(), second.get_ylabel())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import asap.distill.distillation as distilling
+from asap import ASAP, load_rules
 from asap.base.episodes import CHECK, EpisodeId
 from asap.base.errors import RunError, UserError
 from asap.cli.distilling import distill as distill_command
@@ -242,6 +243,10 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     distill_command("teachers_here:make", "CartPole-v1", 1, None, None, 2, 0, [], out, True)
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert report["teacher"] == "teachers_here:make" and report["student_return"] > 100
+    states = np.random.default_rng(0).normal(size=(1000, 4)) * 0.1
+    loaded = load_rules("\n".join(report["rules"]), "CartPole-v1").predict(states, deterministic=True)[0]
+    own = ASAP.load(out).predict(states, deterministic=True)[0]
+    assert (loaded == own).mean() > 0.98 and 0.1 < own.mean() < 0.9
     for name in ("teachers_here", "teachers_here:nothing", "no_such_module_here:make"):
         with pytest.raises(UserError, match="^teacher: "):
             find_teacher(name)

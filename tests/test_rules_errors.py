@@ -198,6 +198,7 @@ PLAIN_ERRORS = [
     ("if x^y > 5 then a", "1:6", "a power must be a number; as in x^2"),
     ("if x^-1 > 5 then a", "1:6", "a power must be a whole number from 1 to 6; as in x^2"),
     ("if x*x*x*y*y*y*z > 5 then a", "1:16", "a product of more than 6 observations; leave some out"),
+    ("if x > 5 degrees then a", "1:10", "did not expect 'degrees' behind a number; numbers stand without units here"),
     ("if 2x > 5 then a", "1:5", "did not expect 'x' behind a number; a product is written 2*x"),
     ("if 2 x > 5 then a", "1:6", "did not expect 'x' behind a number; a product is written 2*x"),
     ("if x y > 5 then a", "1:6", "expected a comparison; write `NAME > NUMBER`"),
@@ -540,7 +541,7 @@ LAKE_ERRORS = [
         "1:18",
         "no such range of states: 1 to 99999999; the smaller number first",
     ),
-    ("in row 0 columns 1 then left", "1:4", "row 0 columns 1: no such state; did you mean 'row 0 column 1'?"),
+    ("in row 0 columns 9 then left", "1:4", "row 0 columns 9: no such state; did you mean 'row 0 column 3'?"),
     ("in row 0 colum 1 then left", "1:4", "row 0 colum 1: no such state; did you mean 'row 0 column 1'?"),
     (
         "in 3 then left",

@@ -23,8 +23,10 @@ from asap.show.words.explain import explain
 NUM_STATES = 2000
 FAMILIES = (
     *("CartPole", "Acrobot", "MountainCar", "MountainCarContinuous", "Pendulum"),
-    *("FrozenLake", "CliffWalking", "Taxi", "Blackjack", "LunarLander"),
+    *("FrozenLake", "CliffWalking", "Taxi", "Blackjack", "LunarLander", "BipedalWalker"),
 )
+OF_BOX2D = ("LunarLander", "BipedalWalker")
+OWN = ("own_envs:Tanks", "own_envs:Follows")  # Choices of several parts, observations of several; numbers to set.
 NUMBERED = ("FrozenLake", "CliffWalking", "Taxi")
 REFUSED = ("Blackjack",)  # A tuple is no observation that a policy reads.
 
@@ -36,11 +38,11 @@ def newest(family: str) -> str:
 
 
 def untrained(name: str, **settings: object) -> ASAP:
-    if name == "LunarLander":
+    if name in OF_BOX2D:
         with warnings.catch_warnings():  # Of its own types: as errors they would end the process.
             warnings.simplefilter("ignore")
             pytest.importorskip("Box2D")
-    return ASAP(name if name in NAMES else newest(name), seed=1, **settings)
+    return ASAP(name if name in (*NAMES, *OWN) else newest(name), seed=1, **settings)
 
 
 def same_actions(model: ASAP) -> float:
@@ -67,12 +69,14 @@ def decided(model: ASAP) -> ASAP:
     return model
 
 
-@pytest.mark.parametrize("name", [*NAMES, *(family for family in FAMILIES if family not in REFUSED)])
+@pytest.mark.parametrize("name", [*NAMES, *OWN, *(family for family in FAMILIES if family not in REFUSED)])
 def test_printed_rules_act_as_the_policy(name):
     assert same_actions(untrained(name)) >= SAME
 
 
-@pytest.mark.parametrize("name", [*NAMES, *(family for family in FAMILIES if family not in (*REFUSED, *NUMBERED))])
+@pytest.mark.parametrize(
+    "name", [*NAMES, *OWN, *(family for family in FAMILIES if family not in (*REFUSED, *NUMBERED))]
+)
 @pytest.mark.parametrize("settings", [{"hyperplanes": 3}, {"features": "poly2"}], ids=["three planes", "squares"])
 def test_printed_rules_act_as_a_policy_whose_skills_differ(name, settings):
     assert same_actions(decided(untrained(name, **settings))) >= SAME

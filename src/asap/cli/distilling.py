@@ -30,7 +30,7 @@ def distill(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Fit a readable policy to the behaviour of another, and tell how much of its return it keeps."""
+    """Fit a readable policy to the behaviour of another; print its rules, and how much of the return they keep."""
     if out is not None:
         require_writable_place(out)
     from asap.base.episodes import require_episodes
@@ -44,8 +44,9 @@ def distill(
         distilled = distillation.distill(made, env, *how, progress.count)
     if out is not None:
         distilled.model.save(out)
-    report = {**distilled.as_dict(), "teacher": teacher, "seed": seed, "out": out}
-    tell(json_, report, distilled.report() + ("" if out is None else f"\nmodel       {out}"))
+    rules, place = distilled.model.rules(), "" if out is None else f"\nmodel       {out}"
+    report = {**distilled.as_dict(), "teacher": teacher, "seed": seed, "rules": rules.splitlines(), "out": out}
+    tell(json_, report, f"{rules}\n{distilled.report()}{place}")
 
 
 def find_teacher(name: str) -> Any:

@@ -1,10 +1,12 @@
 """A model in words and pictures: with what playing tells where its environment can be made, and without it elsewhere."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from asap.base.errors import UserError
 from asap.base.numbers import play_in_words
@@ -84,7 +86,12 @@ def plot_changes(model: "ASAP", shown: Task, title: str, play: Play) -> "Figure"
     from asap.show.figures import side_by_side
 
     policies = {"given": model.given.policy(), "corrected": model.policy}
-    figures = [plot(policy, model.tasks, shown, name, play) for name, policy in policies.items()]
+    played = _played(policies.values(), play)
+    seen = [each.observations for each in played if each is not None and each.observations is not None]
+    beside = (model.policy, np.concatenate(seen)) if len(seen) == len(policies) else None
+    figures = [
+        plot(policy, model.tasks, shown, name, own, beside) for (name, policy), own in zip(policies.items(), played)
+    ]
     return side_by_side(figures, f"{title}: what learning changed")
 
 
@@ -104,20 +111,33 @@ def verdict(source: Verdict | Path | None, policies: ASAPPolicy) -> Verdict | No
 
 
 def plot_policy(model: "ASAP", shown: Task, title: str, play: Play) -> "Figure":
-    return plot(model.policy, model.tasks, shown, title, play)
+    return plot(model.policy, model.tasks, shown, title, *_played([model.policy], play))
 
 
-def plot(policy: ASAPPolicy, tasks: TaskSet, shown: Task, title: str, play: Play) -> "Figure":
-    """The map of the partition of one task."""
-    from asap.show.figures import policy_map
-
+def _played(policies: Iterable[ASAPPolicy], play: Play) -> list[Evaluation | None]:
+    """Each by itself; None where nothing can be played."""
     try:
-        played = play([policy], False)
+        return [play([policy], False) for policy in policies]
     except EnvNotMade as error:
         _tell(error)
+        return [None for _ in policies]
+
+
+def plot(
+    policy: ASAPPolicy,
+    tasks: TaskSet,
+    shown: Task,
+    title: str,
+    played: Evaluation | None,
+    beside: tuple[ASAPPolicy, np.ndarray] | None = None,
+) -> "Figure":
+    """The map of the partition of one task; `beside` as in policy_map."""
+    from asap.show.figures import policy_map
+
+    if played is None:
         return policy_map(policy, shown, None, None, title)
     usage = played.usage[0, tasks.names.index(shown.name)]
-    return policy_map(policy, shown, played.observations, usage, title)
+    return policy_map(policy, shown, played.observations, usage, title, beside)
 
 
 def brief(model: "ASAP") -> str:

@@ -57,6 +57,7 @@ def check_rules(model: "ASAP", episodes: int, seed: int) -> dict[str, Any]:
         "success": None if np.isnan(chosen.success).all() else float(np.nanmean(chosen.success)),
         "episodes": episodes,
         "warnings": list(given.rules.warnings),
+        "deterministic": model.config.run.deterministic,
         "better_than_random": _is_better(model, chosen, random),
     }
 
@@ -85,8 +86,7 @@ def _shares(given: Given, model: "ASAP", played: Evaluation) -> list[float]:
         bits = [(test.value.at(values) > 0).astype(int) << k for k, test in enumerate(book.tests)]
         regions = sum(bits, np.zeros(len(states), int))
         return [float(np.isin(regions, case.regions).mean()) for case in cases]
-    steps = np.einsum("ms->s", played.skill_steps[0]).astype(float)
-    steps = steps / max(steps.sum(), 1)
+    steps = np.einsum("m,ms->s", model.tasks.shares, played.usage[0])
     skills = [book.region_skills[case.regions[0]] for case in cases]
     count = len(book.skills)
     return [float(steps[skill::count].sum()) / skills.count(skill) for skill in skills]
@@ -114,7 +114,7 @@ def rules_in_words(report: dict[str, Any], name: str) -> str:
         f"{counted(report['tests'], 'different test')}, {counted(report['skills'], 'skill')}",
         f"return       {_told(returns['deterministic'])} by the most probable actions, {_told(returns['drawn'])} drawn, over {how}",
         f"random play  {_told(returns['random'])}"
-        + ("" if report["better_than_random"] else ": the rules are no better"),
+        + ("" if report["better_than_random"] else f": the rules are {_no_better(report)}"),
     ]
     if report["success"] is not None:
         lines.append(f"success      {percent(report['success'])}")
@@ -125,6 +125,12 @@ def rules_in_words(report: dict[str, Any], name: str) -> str:
     if report["uncovered"]:
         lines.append(f"no case      {percent(report['uncovered'])}: any action")
     return "\n".join([*lines, *(f"warning: {text}" for text in report["warnings"])])
+
+
+def _no_better(report: dict[str, Any]) -> str:
+    """A gain within its interval may be chance, and may be none."""
+    chosen = report["returns"]["deterministic" if report["deterministic"] else "drawn"]["mean"]
+    return "not shown to be better" if chosen > report["returns"]["random"]["mean"] else "no better"
 
 
 def _told(value: dict[str, Any]) -> str:

@@ -73,8 +73,13 @@ class Verdict(NamedTuple):
             which = "" if self.seeds == 1 else f" in {self.without_update} of {self.seeds} seeds"
             found.append(f"no update was made{which}: the start used up the budget; give a larger one")
         if self.no_better:
-            played = f"{_shown(self.random)}, {counted(self.random_episodes, 'episode')}"
-            found.append(f"no better than random play ({_shown(self.final)}; random play has {played})")
+            played = f"{_shown(self.final)}; random play has {_shown(self.random)}"
+            count = counted(self.random_episodes, "episode")
+            # Episodes that are few and differ much can hide a gain: then it was not shown, and may still be there.
+            if self.final > self.random:
+                found.append(f"not shown to be better than random play ({played} in {count}: it may be chance)")
+            else:
+                found.append(f"no better than random play ({played}, {count})")
         if self.improving:
             which = "" if self.seeds == 1 else f" ({self.improving} of {self.seeds} seeds)"
             found.append(f"still improving: give it more steps{which}")

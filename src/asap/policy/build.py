@@ -111,16 +111,24 @@ def build_psi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
 
 def build_phi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
     inputs = _input_indices(config, tasks[0])
+    # Without planes nothing else could see the task.
+    sees_task = not config.hyperplanes and config.task_features != "auto" and config.skills in ("linear", "network")
+    task_features = config.task_features if sees_task else "none"
     if config.skills == "network":
-        return Features.of(_network(config, len(inputs)), inputs)
-    return Features.of(Polynomial(1 if config.skills == "linear" else 0), inputs)
+        return Features.of(_network(config, len(inputs)), inputs, task_features)
+    return Features.of(Polynomial(1 if config.skills == "linear" else 0), inputs, task_features)
 
 
 def _basis(config: PolicyConfig, task: Task, count: int) -> Basis:
     kind = config.basis or task.basis
     if kind == "polynomial" and math.comb(count + config.degree, count) > MOST_FEATURES:
         what = f"over {count} inputs there are more than {MOST_FEATURES:,} features"
-        raise UserError("policy.basis", what, kind, "name fewer by policy.inputs, or use linear")
+        cure = (
+            "states with numbers need no products: use linear"
+            if task.spec.numbered
+            else "name fewer by policy.inputs, or use linear"
+        )
+        raise UserError("policy.basis", what, kind, cure)
     if kind == "linear":
         return Polynomial(1)
     if kind == "polynomial":

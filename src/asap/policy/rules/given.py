@@ -31,6 +31,7 @@ SHARPEST = 0.1  # Of the deviation of a sum from state to state: what is sharper
 SOFTENED = 1.0  # to this. With a tenth a wrong plane turned too slowly (docs/rules.md).
 SPREAD = 0.3  # Of an action's range: the deviation of a Gaussian skill that is given none.
 TYPICAL_LEAD = 3.0  # Of the largest score over the next, on average.
+NO_RULE = "\n"  # An empty text is refused as one without a rule; as a setting it would mean that none are given.
 NEW_SLOPES = 0.5  # Typical margin of a plane that is added to the given ones.
 
 
@@ -212,7 +213,7 @@ def read_text(source: object) -> tuple[str, str]:
     if not isinstance(source, str):
         what = "must be a text, or the path of a file"
         raise UserError("rules", what, type(source).__name__, "give text, or pathlib.Path(FILE)")
-    return source, "rules"
+    return source or NO_RULE, "rules"
 
 
 def _is_path(text: str) -> bool:
@@ -231,7 +232,7 @@ def read_file(path: str | Path) -> str:
     except (BadFile, OSError, ValueError) as error:
         raise UserError("rules", str(error), path, "give a file of rules") from None
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig") or NO_RULE
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise UserError("rules", f"line {line} is not UTF-8 text", path, "save the file as UTF-8") from None

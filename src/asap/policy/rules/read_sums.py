@@ -144,6 +144,8 @@ def _require_end_of_number(cursor: Cursor) -> None:
         return
     is_name = names.plain_variables.at(cursor.text, cursor.offset) or names.sums.at(cursor.text, cursor.offset)
     units = f"units here are {', '.join(names.units.meanings.values())}" if names.units.meanings else ""
+    if not units and cursor.text[word.start() - 1].isspace():
+        units = "numbers stand without units here"
     cure = "" if is_name else units
     cursor.fail(f"did not expect {word[0][:LONGEST_SHOWN]!r} behind a number", cure or "a product is written 2*x")
 

@@ -13,6 +13,7 @@ LARGEST, SMALLEST = 1e36, 1e-30  # Of margins, which are numbers of 32 bits.
 REVERSED = re.compile(r"=[<>]")
 STATES = re.compile(r"(not\s+)?in\b", re.IGNORECASE)
 SEVERAL = re.compile(r"([^\W\d][\w ]*?)s\s+(?=[0-9]+\s*(,|and\b|to\b)\s*[0-9])", re.IGNORECASE)
+ONE_OF_SEVERAL = re.compile(r"([^\W\d][\w ]*?)s\s+([0-9]{1,9})(?![\w.])", re.IGNORECASE)  # `columns 1`
 STATE_NUMBER = re.compile(r"[0-9]{1,9}(?![\w.])")
 
 Literal = tuple[int, bool]  # A test by its number, and the side on which it holds.
@@ -161,6 +162,11 @@ def _one_state(cursor: Cursor) -> int:
     found = cursor.variable() if place is None else place
     if not isinstance(found, int) or found >= count:
         cursor.offset = start
+        one = cursor.sees(ONE_OF_SEVERAL)
+        found = None if one is None else cursor.names.variables.get(f"{one[1]} {one[2]}")
+        if one is not None and found is not None:
+            cursor.move(one.end())
+            return found
         cursor.unknown("state", cursor.names.vocabulary.observations)
     return found
 

@@ -80,7 +80,7 @@ def changes(
     ]
     skills = [_skill(s, given.book, start, reading) for s in range(len(given.book.skills))]
     gain = None if played is None else _gain(tasks, *played, deterministic)
-    cases = _idle_cases(given, policy, played)
+    cases = _idle_cases(given, policy, played, tasks)
     lines = [line for part in (planes, added, skills) for entry in part for line in (*entry["words"], "")]
     lines += [
         *(entry["words"] for entry in cases),
@@ -225,12 +225,13 @@ def _skill(s: int, book: Rulebook, start: Reading, reading: Reading) -> dict[str
     return {"skill": s, "name": name, "given": before, "corrected": after, "changed": is_changed, "words": words}
 
 
-def _idle_cases(given: Given, policy: ASAPPolicy, played: tuple[Evaluation, Evaluation] | None) -> list[dict[str, Any]]:
-    """Given cases whose skill is hardly used any more, though it was."""
+def _idle_cases(
+    given: Given, policy: ASAPPolicy, played: tuple[Evaluation, Evaluation] | None, tasks: TaskSet
+) -> list[dict[str, Any]]:
+    """Given cases whose skill is hardly used any more, though it was; tasks count by their shares, whatever their length."""
     if played is None:
         return []
-    before, after = (np.einsum("ms->s", each.skill_steps[0]) for each in played)
-    before, after = (each / max(each.sum(), 1) for each in (before, after))
+    before, after = (np.einsum("m,ms->s", tasks.shares, each.usage[0]) for each in played)
     count, found = len(given.book.skills), []
     for case in given.rules.cases:
         skill = given.book.region_skills[case.regions[0]] if case.regions else None
