@@ -17,7 +17,7 @@ $(PACKAGE): pyproject.toml
 	touch $@
 
 $(TOOLS): $(PACKAGE)
-	$(INSTALL) '.[test,ray,tensorboard]'
+	$(INSTALL) '.[test,ray,tensorboard,tree,pinball]'
 	touch $@
 
 demo: $(PACKAGE)

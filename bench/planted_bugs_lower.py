@@ -140,8 +140,8 @@ ROWS = (
     (
         "envs-weights-of-tasks",
         "envs/catalog.py",
-        "{t.name: t.task for t in chosen}, weights",
-        "{t.name: t.task for t in chosen}",
+        "{task.name: task.task for task in tasks.tasks}, tasks.weights",
+        "{task.name: task.task for task in tasks.tasks}",
         "`asap train two-rooms:9 flipped-two-rooms:1` plays both tasks equally often.",
         ("test_episodes.py",),
     ),
@@ -268,8 +268,8 @@ ROWS = (
     (
         "experience-same-rounds",
         "experience/compiled.py",
-        "stacked_keys(ids.seeds, _STREAMS[ids.stream], first + r)",
-        "stacked_keys(ids.seeds, _STREAMS[ids.stream], first)",
+        "stacked_keys(ids.seeds, STREAMS[ids.stream], first + r)",
+        "stacked_keys(ids.seeds, STREAMS[ids.stream], first)",
         "The final evaluation plays the same 64 episodes again and again and calls them a thousand.",
         ("test_rollout.py", "test_episodes.py"),
     ),

@@ -292,6 +292,35 @@ class Tanks(gymnasium.Env):
         return {"tank": self.levels, "hour": np.float32(self.time / 24), "arm": arm, "mode": 1 + self.time % 3}
 
 
+class Sides(Walk):
+    """One point a step for the right side: go where x is positive, which is 3 times in 4. Nothing depends on y."""
+
+    observation_space = spaces.Box(np.float32([-1, -1]), np.float32([3, 1]))
+    observation_names, action_names = ("x", "y"), ("stay", "go")
+
+    def step(self, action: Any):
+        self.time += 1
+        reward = self.worth(action)
+        return self.observe(), reward, False, self.time == LENGTH, {}
+
+    def observe(self) -> Any:
+        self.place = self.np_random.uniform([-1, -1], [3, 1]).astype(np.float32)
+        return self.place
+
+    def worth(self, action: Any) -> float:
+        return float(action == (self.place[0] > 0))
+
+
+class Follows(Sides):
+    """The force that is x/2 costs nothing, any other its distance."""
+
+    action_space = spaces.Box(-2, 2, (1,))
+    action_names = ("force",)
+
+    def worth(self, action: Any) -> float:
+        return -float(abs(action[0] - self.place[0] / 2))
+
+
 class Misnamed(Walk):
     observation_names = ("time", "time", "one")
     action_names = ("back", "stay", "forth")

@@ -89,6 +89,11 @@ def errors(text: str) -> list[str]:
             2,
             ["learn.learner: does not learn networks (got natural)"],
         ),
+        (
+            ["CartPole-v1", "--learner", "reinforce", "--skills", "network", "--set", "learn.baseline=mean"],
+            2,
+            ["learn.baseline: reinforce learns networks with the baseline running alone (got mean)"],
+        ),
         (["CartPole-v1", "--learner", "likelihood"], 2, ["learn.learner: learns from logged data (got likelihood)"]),
         (["CartPole-v1", "--features", "poly9"], 2, ["features: unknown feature map (got poly9)"]),
         (["CartPole-v1", "--features", "network", "--set", "policy.hidden=[]"], 2, ["policy.hidden"]),

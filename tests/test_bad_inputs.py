@@ -5,6 +5,7 @@ Commands are run in this process through `asap.cli.app.main`, under a path with 
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -471,6 +472,11 @@ def test_a_run_that_cannot_be_written_is_not_drawn_in(trained, capsys, monkeypat
     assert code == 2 and err.count("\n") == 1 and "not writable" in err and "--out" in err
 
 
+def without_progress(err: str) -> list[str]:
+    """Lines on stderr but those of long work: on a busy machine compiling takes more than ten seconds."""
+    return [line for line in err.splitlines() if not re.fullmatch(r"[\w+-]+: .*, \d+ s", line)]
+
+
 def test_a_gradient_that_is_not_finite_is_not_applied(capsys, monkeypatch, tmp_path):
     """48: the run stops with the iteration named, and what it had saved stays."""
     out = tmp_path / "run"
@@ -490,7 +496,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied(capsys, monkeypatch, tmp_p
         "learn.entropy=1e6",
     ]
     code, _, err = asap(arguments, capsys, monkeypatch)
-    assert code == 1 and err.count("\n") == 1, err
+    assert code == 1 and len(without_progress(err)) == 1, err
     assert "gradient" in err and "iteration" in err and "nan" in err
     assert '"error"' in (out / "events.jsonl").read_text()
     assert generations(out / "checkpoints")
@@ -573,7 +579,8 @@ def test_a_full_disk_stops_the_run_with_one_line(trained, tmp_path):
     before = {path.name: path.read_bytes() for path in generations(copy / "checkpoints")}
     done = limited("-f 4", ["train", "--resume", str(copy), "--episodes", "40"])
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+    (line,) = without_progress(done.stderr)
+    assert line.startswith("error: "), done.stderr
     assert "File too large" in done.stderr and "free space" in done.stderr
     assert before == {path.name: path.read_bytes() for path in generations(copy / "checkpoints")}
 

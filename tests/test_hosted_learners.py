@@ -87,6 +87,7 @@ ROOMS = ["run.chunk=2", "run.eval_episodes=4", "run.final_episodes=20"]
         ("two-rooms", "constant", "ppo", ROOMS, "no planes, 1 skill"),
         ("two-rooms", "constant", "reinforce", ROOMS, "no planes, 1 skill"),
         ("two-rooms", "linear", "natural", ROOMS, "no planes, 1 skill"),
+        ("two-rooms", "network", "reinforce", ROOMS, "no planes, 1 skill"),
         ("CartPole-v1", "linear", "ppo", [*PLAIN, "run.candidates=16"], "\n  push "),
         ("CartPole-v1", "linear", "natural", PLAIN, "\n  push "),
     ],

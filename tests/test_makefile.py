@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGE, TOOLS = "--editable .", "--editable '.[test,ray,tensorboard]'"
+PACKAGE, TOOLS = "--editable .", "--editable '.[test,ray,tensorboard,tree,pinball]'"
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 

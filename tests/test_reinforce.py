@@ -26,7 +26,9 @@ from asap.compose import compose
 from asap.experience.protocol import Batch
 from asap.experience.rollout import play_episodes
 from asap.learn.judge import beyond_others
-from asap.learn.updates import Inputs, reinforce
+from asap.learn.updates import Inputs, optimizer_of, reinforce
+from asap.policy.build import build_policy
+from asap.policy.score import parameters_of
 
 # Rewards to go with discount 1/2: 5/2, 1 (CUT); 2, 4 (OVER); 3/4, -1/2, 3 (LONG); 1 (SHORT). At the first step all four
 # run: 5/2 - (2 + 3/4 + 1) / 3 and so on. At the second the short one has ended: 1 - (4 - 1/2) / 2 and so on. At the
@@ -106,6 +108,33 @@ def test_compiled_episodes_teach_the_same_as_the_same_episodes_packed(short_room
     packed = jax.tree.map(lambda leaf: np.asarray(leaf)[..., times, lanes][..., None], steps)
     for one, other in zip(jax.tree.leaves(gradient(steps)), jax.tree.leaves(gradient(packed)), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5 * np.abs(other).max())
+
+
+def test_a_network_is_taught_the_mean_of_weight_times_score(short_rooms, compiled):
+    """Worked out from the probabilities of the actions alone, without the functions that score steps."""
+    own = {"learn.learner": "reinforce", "learn.entropy": 0.0, "learn.softening": 0.0}
+    own |= {"policy.hyperplanes": 0, "policy.skills": "network", "policy.hidden": (3,)}
+    config, tasks = compose(["two-rooms"], own)
+    policy = build_policy(config.policy, tasks.tasks, np.random.default_rng(0))
+    steps, totals = compiled(play_episodes, static_argnames="num_episodes")(
+        policy, short_rooms, root(3), num_episodes=8
+    )
+    weights = beyond_others(steps, 0.9).ravel()
+    batch = Batch(totals, 1, steps)
+    optimizer = optimizer_of(config.learn).init(parameters_of(policy))
+    found = reinforce(Inputs(config.learn, policy, batch, weights, optimizer, jnp.int32(0))).diagnostics.gradient
+
+    def mean_weighted(network, theta):
+        flat = steps.flat()
+        hidden = jnp.tanh(network.weights[0] @ flat.observation[:2] + network.biases[0][:, None])
+        logits = theta[0] @ jnp.concatenate([jnp.ones((1, hidden.shape[-1])), hidden])
+        log_probs = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=0), flat.action[None], axis=0)[0]
+        return (weights * log_probs).sum() / flat.counts.sum()
+
+    expected = jax.grad(mean_weighted, argnums=(0, 1))(policy.phi.basis, policy.skills.theta)
+    assert any(np.abs(leaf).max() > 1e-3 for leaf in jax.tree.leaves(expected))
+    for one, other in zip(jax.tree.leaves((found.phi, found.theta)), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 # What `--learner reinforce` came to before it had another default, after three updates: its estimator with the mean of the

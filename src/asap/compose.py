@@ -69,6 +69,15 @@ def compose(
     return config, checked
 
 
+def config_for(tasks: TaskSet, settings: Values) -> Config:
+    """Of tasks that are at hand, and may have no name that `compose` knows: their own settings, and then these."""
+    first = tasks.tasks[0]
+    of_tasks = {"run.tasks": tasks.names, "run.weights": tasks.weights}
+    config = complete(override(Config(), {**first.settings, **first.play_settings, **of_tasks, **settings}))
+    require_memory(config, tasks.tasks)
+    return config
+
+
 def without_none(options: Values) -> dict[str, Any]:
     """Those that the user has given."""
     return {key: value for key, value in options.items() if value is not None}
@@ -223,8 +232,8 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     if policy.skills == other:
         what, cure = f"skills={other} needs {needed} actions", f"use --skills {fits}, linear or network"
         raise UserError("policy.skills", what, first.actions, cure)
-    if "network" in (policy.basis, policy.skills) and config.learn.learner not in ("ppo", "actor-critic"):
-        raise UserError("learn.learner", "does not learn networks", config.learn.learner, "use ppo or actor-critic")
+    if "network" in (policy.basis, policy.skills):
+        _require_networks(config)
     if policy.task_features not in ("auto", "none") and not first.descriptor:
         raise UserError("policy.task_features", "there is one task", policy.task_features, "leave it out")
     build_psi(policy, tasks)
@@ -232,6 +241,17 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     for note in notes_on(tasks):
         print_note(note)
     return found
+
+
+def _require_networks(config: Config) -> None:
+    """Offline learners and the natural gradient refuse them, and so does reinforce where it sums scores as it plays."""
+    learn = config.learn
+    if learn.learner not in ("ppo", "actor-critic", "reinforce"):
+        cure = "use ppo, actor-critic or reinforce"
+        raise UserError("learn.learner", "does not learn networks", learn.learner, cure)
+    if learn.learner == "reinforce" and learn.baseline != "running":
+        what = "reinforce learns networks with the baseline running alone"
+        raise UserError("learn.baseline", what, learn.baseline, "use running, ppo or actor-critic")
 
 
 def with_budget(

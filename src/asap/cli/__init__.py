@@ -2,7 +2,7 @@
 
 # isort: off
 from asap.cli import learning, reading, environments, listing  # noqa: F401 - They add commands.
-from asap.cli import distilling, reproducing, installation  # noqa: F401
+from asap.cli import distilling, reproducing, comparing, installation  # noqa: F401
 from asap.cli.app import main
 
 __all__ = ["main"]

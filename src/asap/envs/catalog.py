@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
-from asap.base.spec import Reference, Spec
+from asap.base.spec import Reference, Spec, TaskSet
 from asap.base.types import TaskParameters
 from asap.envs.core import CompiledTasks, Env
 from asap.envs.gymnasium.registration import IDS
@@ -132,10 +132,14 @@ def nearest(name: str) -> str | None:
 
 def task_set(names_and_weights: tuple[tuple[str, float], ...]) -> CompiledTasks:
     """mu over named tasks of one family; tasks whose shapes differ cannot share a policy."""
-    chosen = [find(name) for name, _ in names_and_weights]
-    require_alike(chosen)
-    weights = tuple(weight for _, weight in names_and_weights)
-    return CompiledTasks.of(chosen[0].env, {t.name: t.task for t in chosen}, weights)
+    names, weights = zip(*names_and_weights)
+    return compiled(TaskSet(tuple(map(find, names)), weights))
+
+
+def compiled(tasks: TaskSet) -> CompiledTasks:
+    """Tasks of one family, named or made from one that has a name."""
+    require_alike(tasks.tasks)
+    return CompiledTasks.of(tasks.tasks[0].env, {task.name: task.task for task in tasks.tasks}, tasks.weights)
 
 
 def require_alike(tasks: Sequence[CompiledTask]) -> None:

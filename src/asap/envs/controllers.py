@@ -32,6 +32,15 @@ _OWN = {  # Controllers of a family of tasks, as they stand in error messages.
 }
 
 
+_GOOD = {Rooms: "doors", Striker: "dist:12"}  # What a person would write.
+
+
+def script_of(task: Task) -> Controller | None:
+    """The hand-written behaviour that others are held against; None where nobody has written one."""
+    name = _GOOD.get(type(task.env)) if isinstance(task, CompiledTask) else None
+    return None if name is None else find_controller(task, name)
+
+
 def controllers_of(task: Task) -> tuple[str, ...]:
     return ("random", *(_OWN.get(type(task.env), ()) if isinstance(task, CompiledTask) else ()))
 

@@ -32,7 +32,9 @@ class Env(eqx.Module):
     def noise(self, key: Key) -> Any: ...
 
     @abc.abstractmethod
-    def transition(self, noise: Any, state: State, action: Int[Array, ""], task: TaskParameters) -> Timestep: ...
+    def transition(
+        self, noise: Any, state: State, action: Int[Array, ""] | Float[Array, "A"], task: TaskParameters
+    ) -> Timestep: ...
 
     @abc.abstractmethod
     def observe(self, state: State, task: TaskParameters) -> Float[Array, "O"]: ...
@@ -47,7 +49,9 @@ class Env(eqx.Module):
         """
         return None
 
-    def step(self, key: Key, state: State, action: Int[Array, ""], task: TaskParameters) -> Timestep:
+    def step(
+        self, key: Key, state: State, action: Int[Array, ""] | Float[Array, "A"], task: TaskParameters
+    ) -> Timestep:
         return self.transition(self.noise(key), state, action, task)
 
 
@@ -121,7 +125,7 @@ def advance(
     reset_key: Key,
     task_key: Key,
     episode: Episode,
-    action: Int[Array, ""],
+    action: Int[Array, ""] | Float[Array, "A"],
     horizon: int | None = None,
 ) -> tuple[Episode, Outcome]:
     """One step with time limit and auto-reset: an ended episode is replaced by a new one in the same step. `horizon`:

@@ -117,18 +117,9 @@ class Rooms(Env):
 
     def transition(self, noise: Position, state: Position, action: Int[Array, ""], task: RoomsTask) -> Timestep:
         up, down, right, left = (action == a for a in range(4))
-        x = state.x + noise.x + jnp.where(right, STEP, jnp.where(left, -STEP, 0.0))
-        y = state.y + noise.y + jnp.where(up, STEP, jnp.where(down, -STEP, 0.0))
-        blocked = (x < 0) | (x > 1) | (y < 0) | (y > 1)
-        for w in range(task.walls.shape[0]):
-            wall = task.walls[w]
-            crosses = (state.x >= wall) != (x >= wall)
-            crossing_y = state.y + (y - state.y) * (wall - state.x) / (x - state.x)
-            blocked |= crosses & ~((crossing_y >= task.door_low[w]) & (crossing_y <= task.door_high[w]))
-        x, y = jnp.where(blocked, state.x, x), jnp.where(blocked, state.y, y)
-        half = task.goal_half_width
-        at_goal = (jnp.abs(x - task.goal[0]) <= half) & (jnp.abs(y - task.goal[1]) <= half)
-        return Timestep(Position(x, y), jnp.where(at_goal, STEP_REWARD + GOAL_REWARD, STEP_REWARD), at_goal, at_goal)
+        across = jnp.where(right, STEP, jnp.where(left, -STEP, 0.0))
+        upward = jnp.where(up, STEP, jnp.where(down, -STEP, 0.0))
+        return moved(noise, state, across, upward, task)
 
     def observe(self, state: Position, task: RoomsTask) -> Float[Array, "4"]:
         return jnp.stack([state.x, state.y, task.goal[0], task.goal[1]])
@@ -137,3 +128,21 @@ class Rooms(Env):
         """Heights of the goal and of the doors, scaled to [-1, 1]: what a change of map changes."""
         doors = (task.door_low + task.door_high) / 2
         return 2 * jnp.concatenate([task.goal[1:], doors]) - 1
+
+
+def moved(
+    noise: Position, state: Position, across: Float[Array, ""], upward: Float[Array, ""], task: RoomsTask
+) -> Timestep:
+    """A move by so much on both axes, which walls undo."""
+    x = state.x + noise.x + across
+    y = state.y + noise.y + upward
+    blocked = (x < 0) | (x > 1) | (y < 0) | (y > 1)
+    for w in range(task.walls.shape[0]):
+        wall = task.walls[w]
+        crosses = (state.x >= wall) != (x >= wall)
+        crossing_y = state.y + (y - state.y) * (wall - state.x) / (x - state.x)
+        blocked |= crosses & ~((crossing_y >= task.door_low[w]) & (crossing_y <= task.door_high[w]))
+    x, y = jnp.where(blocked, state.x, x), jnp.where(blocked, state.y, y)
+    half = task.goal_half_width
+    at_goal = (jnp.abs(x - task.goal[0]) <= half) & (jnp.abs(y - task.goal[1]) <= half)
+    return Timestep(Position(x, y), jnp.where(at_goal, STEP_REWARD + GOAL_REWARD, STEP_REWARD), at_goal, at_goal)

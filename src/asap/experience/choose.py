@@ -1,7 +1,7 @@
 """The one place that asks which kind of task it is: from tasks to the experience that plays or reads them."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from asap.base.errors import UserError
@@ -12,8 +12,11 @@ from asap.envs.controllers import Controller
 from asap.envs.gymnasium.determinism import watch_for_drift
 from asap.envs.gymnasium.task import HostedTask, look_at
 from asap.experience.compiled import Compiled
+from asap.experience.compiled_play import CompiledPlay
+from asap.experience.counted_play import CountedPlay, StepCounter
 from asap.experience.episode_logs import Columns, compiled_rounds, hosted_rounds
 from asap.experience.hosted import Hosted
+from asap.experience.hosted_play import HostedPlay
 from asap.experience.logged import Logged, open_data
 from asap.experience.protocol import Experience
 from asap.runs.signals import StopRequest
@@ -45,10 +48,18 @@ def choose(
     elif workers != IN_PROCESS:
         raise UserError("--workers", f"{first.name} is compiled and needs none", workers, "leave it out")
     else:
-        player = Compiled(config, tasks, catalog.task_set(tuple(zip(tasks.names, tasks.weights, strict=True))), stop)
+        player = Compiled(config, tasks, catalog.compiled(tasks), stop)
     if config.offline.data is None or not learns:
         return player
     return Logged(config, tasks, open_data(config, first), player)
+
+
+def counted_play(tasks: TaskSet, seeds: Sequence[int], counter: StepCounter) -> CountedPlay:
+    """For actors and learners that are not ASAP's own, on any task."""
+    first = tasks.tasks[0]
+    if isinstance(first, HostedTask):
+        return HostedPlay(tasks, [task.hosted_source for task in tasks.tasks], seeds, counter)
+    return CompiledPlay(catalog.compiled(tasks), seeds, counter)
 
 
 @contextlib.contextmanager

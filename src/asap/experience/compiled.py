@@ -16,14 +16,14 @@ from asap.config.schema import Config
 from asap.envs.core import CompiledTasks, Outcome
 from asap.experience import rollout
 from asap.experience.protocol import Batch, Counters, EpisodeIds, Evaluation, OnProgress, ignore_progress
-from asap.experience.rollout import Lane, Likeliest, Moment, fresh_episodes
+from asap.experience.rollout import Actor, Lane, Likeliest, Moment, fresh_episodes
 from asap.experience.summed_scores import EpisodeScores, play_scored
 from asap.policy.policy import ASAPPolicy
 from asap.runs.signals import StopRequest
 
 # Ids folded into a seed's key: one stream per purpose. 0 and 1 are drawn on the host, with 3 updates play.
 LANES, LOOK = 2, 4
-_STREAMS = {EVALUATION: 5, SEARCH: 7, RANDOM: 9}
+STREAMS = {EVALUATION: 5, SEARCH: 7, RANDOM: 9}
 RANDOM_LANES = RANDOM_STEPS = 64
 
 
@@ -71,7 +71,7 @@ class Compiled:
         first = np.broadcast_to(np.asarray(ids.first), len(ids.seeds))
         for r in range(-(-num_episodes // size)):
             self._stop.check()
-            keys = stacked_keys(ids.seeds, _STREAMS[ids.stream], first + r)
+            keys = stacked_keys(ids.seeds, STREAMS[ids.stream], first + r)
             parts.append(self._played(keys, policies, size, deterministic))
             on_progress(min((r + 1) * size, num_episodes) * self.tasks.size * len(ids.seeds))
         return join_rounds(parts, num_episodes)
@@ -164,9 +164,7 @@ class Counts(NamedTuple):
         return gathered.playing
 
 
-def count_episodes(
-    tasks: CompiledTasks, actors: ASAPPolicy | Likeliest, keys: Key, num_episodes: int, num_skills: int
-) -> Counted:
+def count_episodes(tasks: CompiledTasks, actors: Actor, keys: Key, num_episodes: int, num_skills: int) -> Counted:
     """One episode per lane for each of the stacked actors."""
     ids = jnp.arange(num_episodes)
     lanes, moment = jax.vmap(lambda actor, key: fresh_episodes(tasks, actor, key, ids))(actors, keys)

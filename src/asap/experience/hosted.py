@@ -207,7 +207,8 @@ def evaluation_of(
     def counted(values: Callable[[Played], Int[np.ndarray, "n"]]) -> np.ndarray:
         none = np.zeros(0, np.int32)
         rows = [[np.concatenate([none, *map(values, group)]) for group in per_task] for per_task in groups]
-        return np.asarray([[np.bincount(row, minlength=num_skills) for row in per_task] for per_task in rows])
+        named = [[row[row != NO_SKILL] for row in per_task] for per_task in rows]
+        return np.asarray([[np.bincount(row, minlength=num_skills) for row in per_task] for per_task in named])
 
     shown = [episodes for episodes in each if len(episodes)] if observed else []
     seen = [np.concatenate([e.observations[:-1] for e in episodes]) for episodes in shown]

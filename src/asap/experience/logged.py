@@ -18,6 +18,8 @@ from asap.experience.minibatches import Batches
 from asap.experience.protocol import Batch, Counters, Experience
 from asap.policy.policy import ASAPPolicy
 
+FIRST_EPISODES, MOST_STATES = 64, 4096  # Of the data, to know what states are like before anything is learned.
+
 
 def log_ratios_so_far(log_ratio: Float[Array, "T L"], ended: Bool[Array, "T L"]) -> Float[Array, "T L"]:
     """log rho_{0:t} = sum_{s <= t} log pi(a_s | x_s) - log b(a_s | x_s), begun anew in each episode of a lane."""
@@ -71,7 +73,15 @@ class Logged:
         self._batches = Batches(dataset, config.learn.lanes, config.learn.window, weights)
         self._seeds = range(config.run.seed, config.run.seed + config.run.seeds)
         self.evaluate, self.look = player.evaluate, player.look
-        self.random_states, self.close = player.random_states, player.close
+        self._dataset, self.close = dataset, player.close
+
+    def random_states(self) -> tuple[Float[np.ndarray, "O N"], Float[np.ndarray, "Z N"]]:
+        """Of the data: nothing is played to learn from them."""
+        some = np.unique(np.linspace(0, self._dataset.num_episodes - 1, FIRST_EPISODES).astype(int))
+        episodes = [self._dataset.read(index) for index in some.tolist()]
+        states = np.concatenate([np.asarray(each.observation, np.float32) for each in episodes])[:MOST_STATES]
+        descriptors = [np.tile(np.asarray(e.descriptor, np.float32), (len(e.observation), 1)) for e in episodes]
+        return states.T, np.concatenate(descriptors)[:MOST_STATES].T
 
     def begin(self, key: Key) -> None:
         return None

@@ -21,7 +21,7 @@ from asap.policy.policy import NO_SKILL, ASAPPolicy
 
 Uniforms = tuple[Float[Array, "*batch"], ...]  # The random numbers of one choice.
 Choice = tuple[Int[Array, ""], Array]  # Skill and action.
-Whole = tuple[EpisodeTotals, Bool[Array, "L"]]  # Of complete episodes so far, and which lanes still play.
+Whole = tuple[EpisodeTotals, Bool[Array, "*rows L"]]  # Of complete episodes so far, and which lanes still play.
 
 
 @runtime_checkable
@@ -284,20 +284,22 @@ class Window(NamedTuple):
 
 
 class WholeEpisodes(NamedTuple):
-    """Keeps every step of one episode per lane."""
+    """Keeps every step of one episode per lane; what a step led to only if asked, because the next row has it."""
 
     window: Window
+    keeps_next: bool = False
 
     def start(self, moment: Moment) -> Whole:
         return self.window.start(moment), jnp.ones(moment.skill.shape, bool)
 
     def add(self, gathered: Whole, before: Moment, outcome: Outcome, step: Int[Array, ""]) -> tuple[Whole, Transition]:
         totals, playing = gathered
-        kept = self.window.transition(before, outcome)._replace(next_observation=None, counts=playing)
+        kept = self.window.transition(before, outcome)._replace(counts=playing)
+        kept = kept if self.keeps_next else kept._replace(next_observation=None)
         totals = add(totals, count_ended(outcome, self.window.tasks.size, playing))
         return (totals, playing & ~kept.ended), kept
 
-    def goes_on(self, gathered: Whole) -> Bool[Array, "L"]:
+    def goes_on(self, gathered: Whole) -> Bool[Array, "*rows L"]:
         return gathered[1]
 
 

@@ -59,10 +59,11 @@ class Film:
 
 @dataclass(frozen=True)
 class Finding:
-    """`pictures` by the name of their file, without its ending."""
+    """`pictures` by the name of their file, without its ending; `page` is more in Markdown, on a page of its own."""
 
     claims: list[Claim]
     pictures: dict[str, Picture | Film] = field(default_factory=dict)
+    page: str = ""
 
 
 def curves_of(records: Mapping[str, TrainedRun], title: str) -> Picture:

@@ -61,12 +61,25 @@ SOCCER = (
     _STRIKER("goal-ratios", "strikers", "goal_ratios", _GOAL_RATIOS),
     _STRIKER("offline", "striker_r1", "offline", "R1 learned from five sets of logged games"),
 )
-GROUPS = {"rooms": ROOMS, "soccer": SOCCER, "all": ROOMS + SOCCER}
+# Of the systems that ASAP is compared with.
+_CHECK = functools.partial(Experiment, module="rivals_checks")
+CHECKS = (
+    _CHECK("check-option-critic", function="option_critic", title="Option-Critic finds a goal that has moved"),
+    _CHECK("check-pg-ella", function="pg_ella", title="ELLA and PG-ELLA share a basis over tasks", seeds=5),
+    _CHECK("check-q-pamdp", function="q_pamdp", title="Q-PAMDP learns numbers of actions", seeds=5),
+    _CHECK("check-parameterized-skills", function="parameterized_skills", title="Skills as functions of the task"),
+    _CHECK("check-skill-chaining", function="skill_chaining", title="Skills that lead back from the goal"),
+)
+ALONE = (
+    Experiment("table1", "table1", "table", "The systems of Table 1, measured"),
+    Experiment("four-rooms", "four_rooms", "run", "Four rooms with a goal that moves", seeds=50),
+)
+GROUPS = {"rooms": ROOMS, "soccer": SOCCER, "rivals": CHECKS, "all": ROOMS + SOCCER}
 
 
 def find(name: str) -> tuple[Experiment, ...]:
     """The experiments behind a name: one, or a group of them."""
-    known = GROUPS | {experiment.name: (experiment,) for experiment in GROUPS["all"]}
+    known = GROUPS | {experiment.name: (experiment,) for experiment in (*GROUPS["all"], *CHECKS, *ALONE)}
     if name not in known:
         raise UserError("name", "no such result", repr(name), f"choose from {', '.join(known)}")
     return known[name]

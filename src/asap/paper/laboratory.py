@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,11 +19,11 @@ from asap.base.spec import Task, TaskSet
 from asap.base.stats import SeedCurve
 from asap.compose import compose, tasks_text, transfer_settings
 from asap.config.schema import Config
-from asap.config.settings import NO_VALUES, Values
+from asap.config.settings import NO_VALUES, Values, override
 from asap.config.toml import to_item, to_toml
 from asap.envs import catalog
 from asap.experience.compiled import Compiled
-from asap.experience.protocol import EpisodeIds, Evaluation
+from asap.experience.protocol import EpisodeIds, Evaluation, ignore_progress
 from asap.model.files import source_policies
 from asap.model.result import Result
 from asap.model.training import train_run
@@ -101,12 +101,13 @@ class TrainedRun:
 
 
 def _unwatched(config: Config, label: str) -> Any:
-    return contextlib.nullcontext(SimpleNamespace(show=no_phase, phase=no_phase))
+    return contextlib.nullcontext(SimpleNamespace(show=no_phase, phase=no_phase, count=ignore_progress))
 
 
 @dataclass
 class Laboratory:
-    """`out` holds pictures and pages, `out/runs` the training runs. `progress(config, label)` watches each of them."""
+    """`out` holds pictures and pages, `out/runs` the training runs. `progress(config, label)` watches each of them. `quick`
+    asks for small budgets, which show that everything runs and no more."""
 
     out: Path
     seeds: int = 20
@@ -114,6 +115,13 @@ class Laboratory:
     stop: StopRequest = field(default_factory=StopRequest)
     progress: Callable[[Config, str], Any] = _unwatched
     records: dict[str, TrainedRun] = field(default_factory=dict)
+    quick: bool = False
+
+    @contextlib.contextmanager
+    def counting(self, label: str, steps: int) -> Iterator[Callable[[int], None]]:
+        """Who hears how many of so many steps are done, of what is no training run of this library."""
+        with self.progress(override(Config(), {"run.steps": max(steps, 1)}), label) as progress:
+            yield progress.count
 
     def train(self, label: str, tasks: list[str], settings: Values = NO_VALUES) -> TrainedRun:
         """Trains all seeds, or goes on with an earlier run of the same label; it must have the same settings."""

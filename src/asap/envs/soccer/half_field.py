@@ -5,7 +5,9 @@ ours. All that a family of tasks may vary (speed of the goalkeeper, where the ba
 striker sees) is in the task, a pytree.
 """
 
+import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -19,7 +21,7 @@ from asap.base.types import Timestep
 from asap.envs.core import Env
 from asap.envs.soccer import opponents, striker
 from asap.envs.soccer import vectors as c
-from asap.envs.soccer.physics import Ball, Body, Noise, PlayerNoise, Polar, World, rested, step
+from asap.envs.soccer.physics import Ball, Body, Command, Noise, PlayerNoise, Polar, World, rested, step
 from asap.envs.soccer.prediction import Runner, meet
 from asap.envs.soccer.vectors import Scalar, Vector
 
@@ -35,6 +37,9 @@ OFFSET = 10.5
 MARGIN = 5.25  # Around the half field, where places still are normalised.
 NORMALISED_HALF_LENGTH, NORMALISED_HALF_WIDTH = 31.5, 37.4
 LENGTH, WIDTH = Unit("m", NORMALISED_HALF_LENGTH, NORMALISED_HALF_LENGTH - MARGIN), Unit("m", NORMALISED_HALF_WIDTH)
+
+# What the striker does, by its body, the ball and the opponents as it sees them.
+CommandOf = Callable[[Body, Ball, tuple[striker.Opponent, ...]], Command]
 
 
 class Rewards(NamedTuple):
@@ -148,6 +153,12 @@ class Striker(Env):
         return Dice(Noise(ball, players), *sights)
 
     def transition(self, noise: Dice, state: Match, action: Int[Array, ""], task: StrikerTask) -> Timestep:
+        return self.cycle(noise, state, action, functools.partial(striker.act, action), task)
+
+    def cycle(
+        self, noise: Dice, state: Match, action: Int[Array, ""], commanded: CommandOf, task: StrikerTask
+    ) -> Timestep:
+        """The striker does what it is commanded; `action` is what that counts as where kicks are paid."""
         world, perception = state.world, task.perception
         me, *others = world.players
         meeting = meet(Runner.of(me), world.ball, striker.MEETING_RADIUS)
@@ -158,7 +169,7 @@ class Striker(Env):
             world.ball._replace(position=_blurred(other.position, world.ball.position, polar, perception))
             for other, polar in zip(others, noise.ball_sight)
         ]
-        commands = [striker.act(action, me, world.ball, seen)]
+        commands = [commanded(me, world.ball, seen)]
         commands += [opponents.goalkeeper(others[0], balls[0], meeting, has_ball, task.goalkeeper_speed)]
         for other, ball, side in zip(others[1:], balls[1:], (1.0, -1.0)):
             commands.append(opponents.defender(other, ball, meeting, has_ball, side))

@@ -107,10 +107,26 @@ def dribble(me: Body, ball: Ball, opponents: tuple[Opponent, ...], otherwise: Co
     turn = float(_TURNS[0]) + 2 * math.pi / DIRECTIONS * (which % DIRECTIONS)
     dashes = DASHES[0] - which // DIRECTIONS
     best = _course(me, ball, towards(me.body + turn), turn, speed, dashes)
+    return choose(worths.max(0) > -jnp.inf, _begun(best, turn, me, ball, touch), otherwise)
+
+
+def dribble_to(angle: Scalar, me: Body, ball: Ball, opponents: tuple[Opponent, ...]) -> Command:
+    """The same in one given direction: only the number of dashes is chosen."""
+    touch, speed, turn = Touch.of(me, ball), me.velocity.length, wrapped(angle - me.body)
+    courses = [_course(me, ball, towards(angle), turn, speed, dashes) for dashes in DASHES]
+    worths = [_worth(course, me, ball, touch, opponents, jnp.bool_(True)) for course in courses]
+    command, best = hold(me, ball), -jnp.inf
+    for course, worth in zip(courses, worths):
+        command = choose(worth > best, _begun(course, turn, me, ball, touch), command)
+        best = jnp.maximum(best, worth)
+    return command
+
+
+def _begun(course: Course, turn: Scalar, me: Body, ball: Ball, touch: Touch) -> Command:
+    """The first command of a course."""
     stays = ((ball.position + ball.velocity) - (me.position + me.velocity)).square <= HAS_BALL**2
     turns_first = (jnp.abs(turn) > TURN_FIRST) & stays
-    found = choose(turns_first, turn_to(me, turn), kick(me, ball, best.velocity, touch))
-    return choose(worths.max(0) > -jnp.inf, found, otherwise)
+    return choose(turns_first, turn_to(me, turn), kick(me, ball, course.velocity, touch))
 
 
 def _rotated(vector: Vector, cosine: Scalar, sine: Scalar) -> Vector:
@@ -192,9 +208,14 @@ def shoot(me: Body, ball: Ball, opponents: tuple[Opponent, ...]) -> tuple[Comman
     _, chances = jax.lax.scan(target, None, jnp.asarray(places))
     is_open, which = chances.max(0) > 0, chances.argmax(0)
     place = float(places[0]) + float(places[1] - places[0]) * which
-    direction = _unit(Vector(GOAL.x, jnp.where(is_open, place * half_width, 0.0)) - ball.position)
-    command = kick(me, ball, direction * fastest(ball, direction, touch), touch)
+    command = shoot_at(jnp.where(is_open, place * half_width, 0.0), me, ball, touch)
     return command, is_open & (distance <= STRICT_RANGE)
+
+
+def shoot_at(y: Scalar, me: Body, ball: Ball, touch: Touch) -> Command:
+    """As hard as one kick can, to this place on the goal line."""
+    direction = _unit(Vector(GOAL.x, y) - ball.position)
+    return kick(me, ball, direction * fastest(ball, direction, touch), touch)
 
 
 def _chance(ball: Ball, touch: Touch, opponents: tuple[Opponent, ...], aim_y: Scalar, distance: Scalar) -> Scalar:

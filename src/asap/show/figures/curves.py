@@ -32,6 +32,32 @@ LONGEST_LINE = 26  # Characters of a method's name, before it is broken.
 EVER_USED = 0.01  # Share of the steps from which on a skill has a line.
 
 
+class Lines(NamedTuple):
+    """What returns are read against: lines with their names, and which of the returns are worth a panel of their own."""
+
+    start: Label
+    near_the_top: list[Label]
+    near: float  # As good as can be hoped for, from here
+    best: float  # to here.
+
+    @classmethod
+    def of(cls, reference: Reference) -> "Lines":
+        start = Label(reference.misspecified, f"misspecified start: {number(reference.misspecified)}", MUTED)
+        return cls(start, _near_the_top(reference), reference.near_optimal, reference.best)
+
+    @classmethod
+    def between(cls, worst: tuple[str, float], best: tuple[str, float]) -> "Lines":
+        """Two returns with a name each."""
+        start, top = (Label(value, f"{name}: {number(value)}", MUTED) for name, value in (worst, best))
+        return cls(start, [top], worst[1] + 0.95 * (best[1] - worst[1]), best[1])
+
+    @property
+    def enlarged(self) -> tuple[float, float]:
+        """As far below near-optimal as the best is above it, to a little over the best."""
+        reach = self.best - self.near
+        return self.near - reach, self.best + 0.12 * reach
+
+
 class Method(NamedTuple):
     """The curves of its seeds; episodes, interquartile mean and its interval at common episode counts."""
 
@@ -54,7 +80,8 @@ class Method(NamedTuple):
 
 def learning_curves(curves: Sequence[SeedCurve], reference: Reference | None = None, title: str = "") -> Figure:
     """Return by completed episodes, from the first; those of the search for a start, before any update, are shaded."""
-    figure = _draw([Method.of("", curves, CURVE, "-")], reference, title)
+    lines = None if reference is None else Lines.of(reference)
+    figure = _draw([Method.of("", curves, CURVE, "-")], lines, title)
     searched = int(min(np.min(curve.episodes) for curve in map(SeedCurve._make, curves)))
     for axes in figure.axes:
         axes.set_xlim(left=0)
@@ -71,23 +98,28 @@ def compare_curves(
     reference: Reference | None = None,
     title: str = "",
     ylabel: str = "return",
+    xlabel: str = "episodes",
+    between: tuple[tuple[str, float], tuple[str, float]] | None = None,
 ) -> Figure:
-    """A line per method, named at its end."""
+    """A line per method, named at its end; read against the references of a task, or `between` two returns with names."""
     if not groups:
         raise UserError("groups", "there is nothing to compare", cure="give the curves of at least one method")
     methods = [
         Method.of(name, curves, method_colour(i), method_line_style(i))
         for i, (name, curves) in enumerate(groups.items())
     ]
-    return _draw(methods, reference, title, ylabel)
+    lines = None if reference is None else Lines.of(reference)
+    return _draw(methods, lines if between is None else Lines.between(*between), title, ylabel, xlabel)
 
 
-def _draw(methods: list[Method], reference: Reference | None, title: str, ylabel: str = "return") -> Figure:
+def _draw(
+    methods: list[Method], lines: Lines | None, title: str, ylabel: str = "return", xlabel: str = "episodes"
+) -> Figure:
     """Returns climb from hundreds below zero and differ visibly only near the top, so there are two panels over the same
     episodes: all of it below, the part that matters enlarged above. Where no seed got that far there is only one."""
-    enlarged = None if reference is None else _worth_enlarging(methods, reference)
+    enlarged = None if lines is None else _worth_enlarging(methods, lines)
     # The first panel carries most labels and is high enough for them.
-    least = LABEL * (len(methods) + 3 * (reference is not None))
+    least = LABEL * (len(methods) + 3 * (lines is not None))
     heights = [max(PANEL if enlarged else 1.5 * PANEL, least), *([PANEL] if enlarged else [])]
     figure = Figure(figsize=(WIDTH, sum(heights) + 1.0), layout="constrained")
     ratios = {"height_ratios": heights}
@@ -95,19 +127,19 @@ def _draw(methods: list[Method], reference: Reference | None, title: str, ylabel
     for axes in panels:
         _draw_methods(axes, methods)
     whole = panels[-1]
-    if reference is not None:
-        margin, (low, high) = 0.04 * (reference.best - reference.misspecified), whole.get_ylim()
-        whole.set_ylim(min(low, reference.misspecified - margin), max(high, reference.best + margin))
+    if lines is not None:
+        margin, (low, high) = 0.04 * (lines.best - lines.start.at), whole.get_ylim()
+        whole.set_ylim(min(low, lines.start.at - margin), max(high, lines.best + margin))
     if enlarged:
         inside = [method for method in methods if enlarged[0] <= method.mean[-1] <= enlarged[1]]
         panels[0].set(ylim=enlarged, ylabel=f"{ylabel} (enlarged)")
-        _label(panels[0], inside, _near_the_top(reference))
+        _label(panels[0], inside, lines.near_the_top)
         whole.axhspan(*enlarged, color=MUTED, alpha=0.15, linewidth=0, zorder=0)
         note = Label(sum(enlarged) / 2, "enlarged above", MUTED)
-        _label(whole, [method for method in methods if method not in inside], [_at_the_start(reference)], [note])
+        _label(whole, [method for method in methods if method not in inside], [lines.start], [note])
     else:
-        _label(whole, methods, [] if reference is None else [_at_the_start(reference), *_near_the_top(reference)])
-    whole.set(xlabel="episodes", ylabel=ylabel)
+        _label(whole, methods, [] if lines is None else [lines.start, *lines.near_the_top])
+    whole.set(xlabel=xlabel, ylabel=ylabel)
     whole.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     figure.align_ylabels()
     panels[0].set_title(_caption(methods), loc="left", fontsize=9, color=MUTED)
@@ -115,12 +147,10 @@ def _draw(methods: list[Method], reference: Reference | None, title: str, ylabel
     return figure
 
 
-def _worth_enlarging(methods: Sequence[Method], reference: Reference) -> tuple[float, float] | None:
-    """As far below near-optimal as the optimum is above it, to a little over the optimum, if any seed got there."""
-    reach = reference.best - reference.near_optimal
-    low, high = reference.near_optimal - reach, reference.best + 0.12 * reach
+def _worth_enlarging(methods: Sequence[Method], lines: Lines) -> tuple[float, float] | None:
+    """Where any seed got that far."""
     highest = max(np.nanmax(curve.returns) for method in methods for curve in method.curves)
-    return (low, high) if highest > low else None
+    return lines.enlarged if highest > lines.enlarged[0] else None
 
 
 def _draw_methods(axes: Axes, methods: Sequence[Method]) -> None:
@@ -147,10 +177,6 @@ def _label(axes: Axes, methods: Sequence[Method], references: Sequence[Label], n
     for method, text in zip(named, axes.texts):
         text.set(color=blend(method.colour, INK, 0.3), fontweight="bold")
         text.arrow_patch.set(linestyle=method.line_style, linewidth=2.0)
-
-
-def _at_the_start(reference: Reference) -> Label:
-    return Label(reference.misspecified, f"misspecified start: {number(reference.misspecified)}", MUTED)
 
 
 def _near_the_top(reference: Reference) -> list[Label]:

@@ -44,12 +44,14 @@ def policy_map(
     observations: Float[np.ndarray, "N O"] | None = None,
     usage: ArrayLike | None = None,
     title: str | None = None,
+    beside: tuple[ASAPPolicy, Float[np.ndarray, "M O"]] | None = None,
 ) -> Figure:
     """Skills as areas, planes as lines. Where there is a background for the task's place, on that; numbered states as
     cells; everything else over inputs, with a panel for each number that an action sets.
 
     `observations` are states that were visited, in any order; None where nothing was played. A map of a place needs
-    none. `usage` is the share of the steps of each skill.
+    none. `usage` is the share of the steps of each skill. Maps to be compared are `beside` one policy and some states, which
+    choose the inputs and their range for all.
     """
     require_one_seed(policy)
     usage = None if usage is None else one_per_skill("usage", usage, policy.num_skills)
@@ -66,7 +68,14 @@ def policy_map(
         elif len(spec.observation_names) == 1:
             caption = draw_strips(panels, policy, task, regions)
         else:
-            caption = _draw_areas(panels, policy, task, regions)
+            chosen = (
+                None
+                if beside is None
+                else regions_at(beside[0], _some_states(policy, spec, beside[1]), task.descriptor)
+            )
+            caption = _draw_areas(
+                panels, policy, task, regions, (policy, regions) if chosen is None else (beside[0], chosen)
+            )
         if observations is None and not has_place:
             caption = caption.replace("visited states", "such states")
             caption = f"nothing was played: states are drawn around the mean of those in training; {caption}"
@@ -122,18 +131,22 @@ def _draw_legend(
     figure.legend(handles=entries, loc="outside lower left", title=caption, **style).get_title().set_color(MUTED)
 
 
-def _draw_areas(panels: list[Axes], policy: ASAPPolicy, task: Task, seen: Regions) -> str:
-    """`seen` is the partition at the pixels of a place, or at the states that were visited. Returns a caption."""
+def _draw_areas(
+    panels: list[Axes], policy: ASAPPolicy, task: Task, seen: Regions, by: tuple[ASAPPolicy, Regions]
+) -> str:
+    """`seen` is the partition at the pixels of a place, or at the states that were visited; inputs and range are chosen `by`
+    that policy in those states. Returns a caption."""
     spec, background, is_set = task.spec, BACKGROUNDS.get(task.spec.place), task.spec.continuous
     controls = mean_controls(policy, task, seen) if is_set else None
     if background is not None:
         frame, regions, legend, others = background.frame, seen, background.legend, ""
     else:
-        across, up = deciding_inputs(seen, controls)
-        frame = frame_over(seen.observations, across, up)
-        usual = states_at(seen.observations, across, up, frame.places)
+        deciding, among = by
+        across, up = deciding_inputs(among, mean_controls(deciding, task, among) if is_set else None)
+        frame = frame_over(among.observations, across, up)
+        usual = states_at(among.observations, across, up, frame.places)
         regions, legend = regions_at(policy, usual, task.descriptor), "dots: visited states"
-        others = others_in_words(task, seen.observations, (across, up))
+        others = others_in_words(task, among.observations, (across, up))
     count = policy.partition.num_planes
     names = [f"plane {k + 1}" if background else "boundary" if count == 1 else letter(k + 1) for k in range(count)]
     for a, axes in enumerate(panels):
