@@ -112,61 +112,67 @@ def main() -> None:
             continue
         for start in arguments.start or STARTS:
             seeds = range(arguments.seed, arguments.seed + arguments.seeds)
-            results = [finished(row, start, seed, arguments.out) for seed in seeds]
-            table.append(summary(row, start, results))
+            table.append(summary(row, start, finished(row, start, seeds, arguments.out)))
             print(line(table[-1]), flush=True)
     if arguments.json:
         print(json.dumps({"rows": table}))
 
 
-def finished(row: Row, start: str, seed: int, folder: Path) -> dict[str, Any]:
-    """Of one seed: as it was kept, or trained now."""
-    kept = folder / f"{row.env}-{start.replace(', ', '-').replace(' ', '-')}-{seed}.json"
-    if kept.exists():
-        return json.loads(kept.read_text())
-    result = trained(row, start, seed)
-    kept.write_text(json.dumps(result) + "\n")
-    return result
+def finished(row: Row, start: str, seeds: range, folder: Path) -> list[dict[str, Any]]:
+    """Of each seed: as it was kept, or trained now. Seeds of our own tasks learn side by side in one program."""
+    names = {seed: folder / f"{row.env}-{start.replace(', ', '-').replace(' ', '-')}-{seed}.json" for seed in seeds}
+    missing = [seed for seed in seeds if not names[seed].exists()]
+    groups = [range(missing[0], missing[-1] + 1)] if row.is_ours and missing else [range(s, s + 1) for s in missing]
+    for group in groups:
+        for result in trained(row, start, group):
+            names[result["seed"]].write_text(json.dumps(result) + "\n")
+    return [json.loads(kept.read_text()) for kept in names.values()]
 
 
-def trained(row: Row, start: str, seed: int) -> dict[str, Any]:
+def trained(row: Row, start: str, seeds: range) -> list[dict[str, Any]]:
     from asap import ASAP
 
-    options: dict[str, Any] = {"seed": seed}
+    options: dict[str, Any] = {"seed": seeds[0], "settings": {"run.seeds": len(seeds)}}
     if start in ("wrong", "half-right"):
         options["rules"] = row.wrong if start == "wrong" else row.half_right
     elif start == "scratch, same K":
         options["hyperplanes"] = row.planes
     model, began = ASAP(row.env, **options), time.monotonic()
     budget = {"episodes": row.budget} if row.is_ours else {"total_timesteps": row.budget}
-    reached, looks = [], []
+    reached: list[int | None] = [None for _ in seeds]
+    spent, looks = [0 for _ in seeds], []
 
     def look(report: Any) -> bool | None:
-        spent = int((report.episodes if row.is_ours else report.env_steps)[0])
-        if spent < len(looks) * row.budget / LOOKS:
+        spent[:] = np.asarray(report.episodes if row.is_ours else report.env_steps).tolist()
+        if max(spent) < len(looks) * row.budget / LOOKS:
             return None
         found = measured(row, model, report.policies, 200 if row.is_ours else 100)
-        looks.append([spent, found])
-        if (
-            found >= row.threshold
-            and measured(row, model, report.policies, 1000 if row.is_ours else 100, 1) >= row.threshold
-        ):
-            reached.append(spent)
-            return False
-        return None
+        looks.append([list(spent), found.tolist()])
+        hopeful = [s for s in range(len(seeds)) if reached[s] is None and found[s] >= row.threshold]
+        if hopeful:
+            again = measured(row, model, report.policies, 1000 if row.is_ours else 100, 1)
+            for s in hopeful:
+                reached[s] = spent[s] if again[s] >= row.threshold else None
+        return False if None not in reached else None
 
     model.learn(**budget, callback=look)
     final = measured(row, model, model.policies, 1000 if row.is_ours else 100, 1)
-    if not reached and final >= row.threshold:
-        reached.append(row.budget)
-    spent = int(model.num_episodes if row.is_ours else model.num_timesteps)
-    took = {"steps": reached[0] if reached else None, "spent": spent, "seconds": time.monotonic() - began}
-    return {"env": row.env, "start": start, "seed": seed, **took, "final": final, "looks": looks}
+    seconds = (time.monotonic() - began) / len(seeds)
+    return [
+        {
+            **{"env": row.env, "start": start, "seed": seed, "seconds": seconds, "final": float(final[s])},
+            "steps": row.budget if reached[s] is None and final[s] >= row.threshold else reached[s],
+            "looks": [[at[s], values[s]] for at, values in looks],
+        }
+        for s, seed in enumerate(seeds)
+    ]
 
 
-def measured(row: Row, model: Any, policies: Any, episodes: int, seed: int = 0) -> float:
-    played = model.play(policies, episodes, [seed], not row.is_ours)
-    return float(np.mean(played.success if row.measure == "success" else played.returns))
+def measured(row: Row, model: Any, policies: Any, episodes: int, seed: int = 0) -> np.ndarray:
+    """Of each policy; all play the same episodes."""
+    seeds = [seed for _ in model.seeds]
+    played = model.play(policies, episodes, seeds, not row.is_ours)
+    return (played.success if row.measure == "success" else played.returns).mean((1, 2))
 
 
 def summary(row: Row, start: str, results: list[dict[str, Any]]) -> dict[str, Any]:
