@@ -59,6 +59,14 @@ TABLE: Mapping[str, tuple[dict[str, Any], ...]] = {
         library(learn__step_size_theta=0.003, learn__batch_episodes=4),
         library(learn__step_size_theta=0.003, learn__batch_episodes=32),
     ),
+    "skill-chaining": (
+        {},
+        {"choice_rate": 0.05, "option_rate": 0.05},
+        {"choice_rate": 0.2, "option_rate": 0.2},
+        {"tmax": 50},
+        {"num_options": 3, "tmax": 30},
+        {"gestation": 20, "epsilon": 0.1},
+    ),
 }
 
 
