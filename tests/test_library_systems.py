@@ -30,16 +30,16 @@ def policy_of(system: Library, *names: str):
 
 
 def test_flat_policies_have_about_as_many_parameters_as_asap():
-    """2R: 2 skills of 4 numbers and a plane of 3 are 11, and so is a network with a single unit: 3 + 4 * 2. On the equal
-    track of 3R, 4 skills of 4 numbers and 2 planes of 3 are 22; three units have 3 * 3 + 4 * 4 = 25, two have 18."""
+    """2R: 2 skills of 4 numbers and a plane of 3 are 11, linear logits are 4 * 3 = 12. On the equal track of 3R, 4 skills of
+    4 numbers and 2 planes of 3 are 22; three units have 3 * 3 + 4 * 4 = 25, two have 18."""
     for name in ("flat-ppo", "flat-reinforce"):
         own = policy_of(Library(name), "two-rooms")
-        assert (own.hyperplanes, own.skills, own.hidden) == (0, "network", (1,))
+        assert (own.hyperplanes, own.skills) == (0, "linear")
         own = policy_of(Library(name, "equal"), "three-rooms")
         assert (own.hyperplanes, own.skills, own.hidden) == (0, "network", (3,))
-    # CartPole: 2 skills of 2 numbers and a plane of 5 are 9; linear logits are 10, one unit has 5 + 2 * 2 = 9.
+    # CartPole: 2 skills of 2 numbers and a plane of 5 are 9, linear logits are 10.
     own = policy_of(Library("flat-ppo"), "CartPole-v1")
-    assert (own.hyperplanes, own.skills, own.hidden) == (0, "network", (1,))
+    assert (own.hyperplanes, own.skills) == (0, "linear")
 
 
 @pytest.mark.parametrize(("name", "learner"), [("flat-ppo-64", "ppo"), ("flat-reinforce-64", "reinforce")])
