@@ -571,7 +571,22 @@ ARM_ERRORS = [
     ("lift = 1\nturn = 2\n  lift = 3", "3:3", "did not expect a list here; indent all of them alike"),
     ("lift = 1, turn = 2 (+- 0.1 m)", "1:28", "expected `)` before 'm)'; as in `(+- 0.3)`"),
 ]
+NAMELESS = Vocabulary(("obs 0", "obs 1"), ("action 0", "action 1"))
+NAMELESS_ERRORS = [
+    (
+        "if level > 1 then action 0",
+        "1:4",
+        "level: no such observation; choose from obs 0, obs 1, or give the environment an attribute `observation_names`",
+    ),
+    (
+        "if obs 0 > 1 then open",
+        "1:19",
+        "open: no such action; choose from action 0, action 1, or give the environment an attribute `action_names`",
+    ),
+]
+
 VOCABULARIES = [
+    (NAMELESS, NAMELESS_ERRORS),
     (PLAIN, PLAIN_ERRORS),
     (CARTPOLE, CARTPOLE_ERRORS),
     (PENDULUM, PENDULUM_ERRORS),

@@ -13,6 +13,7 @@ from asap.policy.rules.sums import Sum
 
 NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 WORD = re.compile(r"[^\W\d]\w*")
+NAMELESS = re.compile(r"(obs|action) -?[0-9]+")  # As they are called where nobody named them.
 INDEX = {word: re.compile(rf"{word}\s*\[\s*([0-9]{{1,9}})\s*\]", re.I) for word in ("obs", "m", "action", "state")}
 UNKNOWN = re.compile(r'"[^"]*"|[^\W\d]\w*(?: +\w+)*|\S+')
 MOST_DEPTH = 30  # Of brackets and named sums inside each other.
@@ -180,6 +181,8 @@ class Cursor:
         found, habit = self.sees(UNKNOWN), self.habit()
         shown = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
         choose = f"choose from {shown}" if known else ""
+        if known and all(map(NAMELESS.fullmatch, known)):
+            choose += f", or give the environment an attribute `{what}_names`"
         words = found[0][: 3 * LONGEST_SHOWN].strip('"').split() or ['""'] if found else []
         if not words or same(words[0]) in KEYWORDS - {"not", "or", "pi", "sin"}:
             self.fail(f"expected the name of {'an' if what[0] in 'ao' else 'a'} {what}{self.before()}", habit or choose)
