@@ -53,8 +53,8 @@ fuzz: setup
 results: setup
 	$(VENV)/bin/asap reproduce rooms --out reproduced
 	$(VENV)/bin/asap reproduce soccer --out reproduced
-	cp reproduced/rooms.md docs/results.md
 	$(VENV)/bin/asap reproduce table1 --out reproduced
+	cp reproduced/rooms.md docs/results.md
 	cp reproduced/soccer.md docs/results-soccer.md
 	cp reproduced/table1.md docs/table1.md
 	cp reproduced/pictures/* docs/pictures/
