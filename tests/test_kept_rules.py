@@ -10,7 +10,7 @@ from asap.policy.policy import Kept
 from asap.policy.score import parameters_of
 from asap.policy.surgery import drop_plane, grow, merge_sides, merge_skills, unshared
 
-LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")
+LEARNERS = ("reinforce", "actor-critic", "natural", "ppo", "ars")
 SMALL = ["learn.batch_episodes=2", "learn.lanes=4", "run.chunk=2", "run.eval_episodes=2", "run.final_episodes=2"]
 # Averages, entropy and softening reach parameters by other ways than the gradient of the return.
 SETTINGS = [*SMALL, "learn.averaging=0.5", "learn.entropy=0.1", "learn.softening=0.1", "run.try_images=false"]

@@ -14,11 +14,10 @@ from asap.base.errors import Interrupted, RunError
 from asap.base.keys import Key, root
 from asap.config.schema import Config
 from asap.experience.protocol import Counters, Evaluation, Experience, Fed
-from asap.learn.regularize import Regularity
-from asap.learn.state import Budget, Metrics, Start, TrainState, first_state, is_active
+from asap.learn.on_the_host import OnTheHost
+from asap.learn.stages import Stage, Stages
+from asap.learn.state import Budget, Metrics, Start, TrainState, first_state, idle
 from asap.learn.update import update
-from asap.learn.updates import Diagnostics
-from asap.policy.score import parameters_of
 from asap.runs.checkpoints import belonging
 from asap.runs.events import Callback, Record, Report
 from asap.runs.signals import StopRequest
@@ -33,7 +32,9 @@ class Loop:
 
     def __init__(self, config: Config, experience: Experience, record: Record, callbacks: Sequence[Callback] = ()):
         self.config, self.experience, self.record, self.callbacks = config, experience, record, callbacks
-        self.budget = Budget.of(config)
+        self.stages = Stages.of(config)
+        self.budget = self.stages.ends[Stage.MAIN]  # Of compiled updates.
+        self._on_host = OnTheHost(config, experience, record, self.stages)
         seeds = [root(config.run.seed + index) for index in range(config.run.seeds)]
         self.keys = jax.tree.map(lambda *words: np.stack(words), *seeds)
         self._one_update = functools.partial(update, config, experience)
@@ -57,7 +58,8 @@ class Loop:
 
     def record_start(self, states: TrainState) -> None:
         """The policy before its first update, as entry 0 of the curve; the update compiles meanwhile."""
-        self._begin_compiling(states)
+        if self._divided(states)[1].any():
+            self._begin_compiling(states)
         evaluation = self.experience.look(states.policy, 0)
         episodes, active = states.totals.episodes.sum(-1), np.ones(self.config.run.seeds, bool)
         event = self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=states.env_steps)
@@ -70,10 +72,16 @@ class Loop:
         try:
             while active and goes_on and not stop.requested:
                 try:
-                    self._wait_for_program(states, stop)
+                    on_host, in_program = self._divided(states)
+                    if in_program.any():
+                        self._wait_for_program(states, stop)
                     began, compiling = time.monotonic(), self.compile_seconds
-                    advanced, metrics = self._advance_chunk(states)
-                    evaluation = self.experience.look(advanced.policy, int(np.asarray(advanced.iteration).max()))
+                    advanced, metrics, evaluation = states, None, None
+                    if in_program.any():
+                        advanced, metrics = self._advance_chunk(states)
+                        evaluation = self.experience.look(advanced.policy, int(np.asarray(advanced.iteration).max()))
+                    if on_host.any():
+                        advanced, metrics, evaluation = self._on_host.advance(advanced, on_host, metrics, evaluation)
                 except Interrupted:  # The chunk is done again when the run is resumed, from the same ids.
                     self._save(states, score)
                     break
@@ -106,7 +114,7 @@ class Loop:
     def _feed(self, states: TrainState) -> Fed | list[Fed]:
         left = self.budget.left(states.totals, states.env_steps)
         counters = Counters(np.asarray(states.iteration), states.totals.episodes.sum(-1), left)
-        return self.experience.feed(states.policy, counters, self._active(states))
+        return self.experience.feed(states.policy, counters, self._divided(states)[1])
 
     def _advance_together(self, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
         return self._advance(*self._arguments(states), fed)
@@ -154,8 +162,13 @@ class Loop:
             self.compile_seconds = time.monotonic() - self._began
 
     def _active(self, states: TrainState) -> np.ndarray:
-        """Asked on the host, where a few numbers cost less in NumPy than operations of JAX one by one."""
-        return is_active(self.config, self.budget, [*map(np.asarray, states.progress)])
+        return self.stages.now(states) != Stage.OVER
+
+    def _divided(self, states: TrainState) -> tuple[np.ndarray, np.ndarray]:
+        """Which seeds are advanced on the host, and which by the compiled program."""
+        stage = self.stages.now(states)
+        on_host = self.stages.are_on_host(stage)
+        return on_host, (stage == Stage.MAIN) & ~on_host
 
     # ---- Telling ----
 
@@ -175,6 +188,8 @@ class Loop:
             "explained_variance": last.explained_variance,
             "movement": last.movement,
         }
+        if self.stages.are_several:
+            columns["stage"] = np.asarray([Stage(stage).name.lower() for stage in self.stages.now(states)])
         if metrics.from_data is not None:
             columns |= jax.tree.map(lambda leaf: leaf.mean(0), metrics.from_data)._asdict()
         event = self._append(update, evaluation, seconds, **columns)
@@ -250,15 +265,6 @@ class Loop:
             what = f"effective sample size below {WEIGHTLESS:.0%} of the steps in {MOST_WEIGHTLESS} successive chunks"
             cure = "raise offline.anchor, use --learner likelihood, or log a behaviour that explores more"
             raise RunError("offline", what, f"{ess:.2%}", cure)
-
-
-def idle(state: TrainState) -> Metrics:
-    """Of a seed that has stopped and was not updated."""
-    unknown = np.float32(np.nan)
-    nothing = Regularity(unknown, np.full(state.policy.num_skills, unknown))
-    zeros = jax.tree.map(np.zeros_like, parameters_of(state.policy))
-    diagnostics = Diagnostics(zeros, unknown, np.float32(0), nothing)
-    return Metrics(np.zeros((), bool), diagnostics, unknown, np.asarray(state.monitor.movement), None)
 
 
 def weighted_mean(returns: np.ndarray, shares: np.ndarray) -> float:

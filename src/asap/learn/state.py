@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.base.arrays import from_arrays, lift, stack, to_arrays
+from asap.base.arrays import blank_arrays, from_arrays, lift, stack, to_arrays
 from asap.base.errors import RunError
 from asap.base.keys import Key, host_generator
 from asap.base.spec import TaskSet
@@ -19,6 +19,7 @@ from asap.config.schema import Config
 from asap.experience.protocol import Carry, Experience
 from asap.learn.convergence import Monitor, has_converged, start_monitor
 from asap.learn.judge import Critic, FromData, new_critic
+from asap.learn.regularize import Regularity
 from asap.learn.updates import Diagnostics, optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
@@ -28,6 +29,21 @@ from asap.runs.checkpoints import digest
 
 POLICY, CRITIC = 0, 1  # Ids of what is drawn on the host, one stream per purpose.
 SPAN = 2.0  # Scaled observations lie mostly within this many deviations; the critic's ramps are spread over them.
+
+
+class SearchState(NamedTuple):
+    """Of paired random search (`learn/ars.py`); before it begins, its length is 0 and the rest means nothing."""
+
+    updates: Int[Array, ""]  # Since it began.
+    unit: Parameters  # A number for each array of weights.
+    before: Parameters
+    mean: Parameters
+
+
+def no_search(parameters: Parameters) -> SearchState:
+    """Traced."""
+    zeros = jax.tree.map(jnp.zeros_like, parameters)
+    return SearchState(jnp.int32(0), jax.tree.map(lambda _: jnp.float32(1), parameters), zeros, zeros)
 
 
 class TrainState(eqx.Module):
@@ -44,6 +60,7 @@ class TrainState(eqx.Module):
     spoiled: Bool[Array, ""]  # A gradient was not finite; it was not applied, and the seed has stopped.
     moments: Moments | None = None  # Of the observations, where their scaling is learned.
     average: Parameters | None = None  # Over the updates, where the config asks for it.
+    search: SearchState | None = None  # Where the learner or the finish is a search.
 
     @property
     def outcome(self) -> ASAPPolicy:
@@ -86,6 +103,15 @@ class Metrics(NamedTuple):
     explained_variance: Float[Array, ""]
     movement: Float[Array, ""]
     from_data: FromData | None
+
+
+def idle(state: TrainState) -> Metrics:
+    """Of a seed that has stopped and was not updated."""
+    unknown = np.float32(np.nan)
+    nothing = Regularity(unknown, np.full(state.policy.num_skills, unknown))
+    zeros = jax.tree.map(np.zeros_like, parameters_of(state.policy))
+    diagnostics = Diagnostics(zeros, unknown, np.float32(0), nothing)
+    return Metrics(np.zeros((), bool), diagnostics, unknown, np.asarray(state.monitor.movement), None)
 
 
 class Budget(NamedTuple):
@@ -171,6 +197,7 @@ def first_state(config: Config, experience: Experience, key: Key, start: Start) 
         spoiled=jnp.bool_(False),
         moments=start.moments,
         average=None if config.learn.averaging is None else parameters,
+        search=no_search(parameters) if config.searches else None,
     )
 
 
@@ -194,7 +221,8 @@ def restored(template: TrainState, arrays: dict[str, np.ndarray]) -> TrainState:
         what = "is of an earlier release, whose critic did not see the skill in force"
         cure = "train again, or start from its policy by `asap transfer`"
         raise RunError("checkpoint", what, f"{hidden.shape[-1]} inputs in place of {size}", cure)
-    return from_arrays(template, renamed)
+    blank = blank_arrays(template.search, "search.")  # A run that was begun without a search may go on with one.
+    return from_arrays(template, blank | renamed)
 
 
 def parameter_digest(policy: ASAPPolicy) -> str:

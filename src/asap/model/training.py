@@ -93,6 +93,9 @@ def train(
     if saved is not None and finished and np.array_equal(before, after):
         nothing_left = _nothing_left(config, states, is_out)
     ess = [event["ess"] for event in record.events() if "ess" in event]
+    picks = {
+        event["seed"]: event for event in record.events() if event.get("kind") == "pick"
+    }  # A resumed run repeats some.
     return states, Result(
         config=config,
         tasks=tasks,
@@ -107,6 +110,7 @@ def train(
         ess=ess[-1] if ess else None,
         verdict=verdict,
         nothing_left=nothing_left,
+        picks=[{name: value for name, value in picks[seed].items() if name != "kind"} for seed in sorted(picks)],
     )
 
 
