@@ -63,11 +63,11 @@ class Stages(NamedTuple):
 
     def left(self, stage: int, state: TrainState) -> tuple[int, int]:
         """Episodes and steps of one seed until the stage ends."""
-        return tuple(int(left) for left in self.ends[stage].left(state.totals, state.env_steps))
+        return tuple(int(left) for left in self.ends[stage].left(state.totals, state.env_steps)[:2])
 
     def progress(self, stage: int, state: TrainState) -> float:
         """Of one seed in a stage, from 0 at its beginning to 1 at its end."""
-        run, (episodes, steps) = self.config.run, self.ends[Stage.PICK]
+        run, (episodes, steps) = self.config.run, self.ends[Stage.PICK][:2]
         share = max(int(state.totals.episodes.sum()) / int(episodes), int(state.env_steps) / int(steps))
         bounds = (0.0, 1 - run.finish - run.pick, 1 - run.pick, 1.0)
         return min(max((share - bounds[stage]) / (bounds[stage + 1] - bounds[stage]), 0.0), 1.0)
@@ -76,7 +76,7 @@ class Stages(NamedTuple):
 def upto(budget: Budget, share: float) -> Budget:
     """A share of it. Where there is no limit, there is none."""
     none = np.iinfo(np.int64).max
-    return Budget(*(most if most == none else np.int64(math.ceil(int(most) * share - ROUNDING)) for most in budget))
+    return Budget(*(most if most == none else np.int64(math.ceil(int(most) * share - ROUNDING)) for most in budget[:2]))
 
 
 def surely_begun(left: tuple[int, int], episodes: int, horizon: int, most: int) -> int:
