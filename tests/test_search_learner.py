@@ -12,7 +12,6 @@ from asap.base.errors import UserError
 from asap.base.keys import root
 from asap.experience.protocol import Evaluation
 from asap.learn import ars
-from asap.learn.stages import surely_begun
 from asap.learn.state import first_state, parameter_digest
 from asap.model.training import blank_start
 from asap.policy.score import Parameters, parameters_of, with_parameters
@@ -65,15 +64,16 @@ def test_a_step_by_hand(monkeypatch):
     config, experience, state = quadratic("learn.directions=1", "learn.perturbation=0.2", "learn.search_step=0.1")
     one = parameters_of(state.policy)._replace(theta=np.float32([[[1.0, 0.0]]]))
     one = one._replace(log_std=np.zeros_like(one.log_std))
-    monkeypatch.setattr(ars, "directions", lambda policy, seed, iteration, count: [one] * count)
+    monkeypatch.setattr(ars, "directions", lambda policy, seed, iteration, count, tied: [one] * count)
     unit = np.sqrt(0.5)
-    found = ars.search_update(config, experience, 5, state, (100, 1000), 0.0)
+    rule, state = ars.Rule.of(config.learn), ars.begun(state, False)
+    found = ars.search_update(config, experience, 5, state, (100, 1000), rule, 0.0)
     np.testing.assert_allclose(found.state.policy.skills.theta, [[[1 + 2 * 0.1 * unit, 0]]], rtol=1e-6)
     np.testing.assert_allclose(found.played.returns.ravel(), [-((2 - s * 0.2 * unit) ** 2) for s in (1, -1)], rtol=1e-6)
     (ids, episodes, deterministic), after = experience.asked[0], found.state
     assert (ids.seeds, list(ids.first), episodes, deterministic) == ([5, 5], [0, 0], 1, True)
     assert (int(after.iteration), int(after.env_steps), after.totals.episodes.tolist()) == (1, 14, [2])
-    last = ars.search_update(config, experience, 5, after, (98, 986), 1.0).state
+    last = ars.search_update(config, experience, 5, after, (98, 986), rule, 1.0).state
     np.testing.assert_allclose(last.policy.skills.theta[0, 0, 0], 1 + 2.4 * 0.1 * unit, rtol=1e-6)
     assert list(experience.asked[1][0].first) == [2, 2]  # Episodes that nobody has played.
     np.testing.assert_allclose(last.search.before.theta, [[[1, 0]]])
@@ -91,8 +91,9 @@ def test_the_mean_over_directions_by_hand():
 
 def test_it_climbs_to_the_top():
     config, experience, state = quadratic("learn.directions=2", "learn.search_step=0.5")
+    rule, state = ars.Rule.of(config.learn), ars.begun(state, False)
     for update in range(40):
-        state = ars.search_update(config, experience, 0, state, (10**6, 10**6), update / 40).state
+        state = ars.search_update(config, experience, 0, state, (10**6, 10**6), rule, update / 40).state
     assert abs(float(state.policy.skills.theta[0, 0, 0]) - 3) < 0.5
 
 
@@ -101,7 +102,7 @@ def test_it_climbs_to_the_top():
 )
 def test_directions_are_halved_until_they_surely_begin(left, expected):
     """Pairs of 2 episodes, of 500 steps at most."""
-    assert surely_begun(left, 2, 500, 8) == expected
+    assert ars.surely_begun(left, 2, 500, 8) == expected
 
 
 def test_weights_of_zero_have_the_unit_one():
@@ -130,6 +131,10 @@ def test_what_makes_no_sense_is_refused(tmp_path):
         ASAP("two-rooms", learner="ars", settings=["run.finish=0.1"])
     with pytest.raises(UserError, match="run.pick: there is one policy to pick from"):
         ASAP("two-rooms", settings=["run.pick=0.02"])
+    with pytest.raises(UserError, match="run.race: 4 runners leave nothing to learn with"):
+        ASAP("two-rooms", settings={"run.race": ("learner", "learner", "ars", "ars"), "run.finish": 0.7})
+    with pytest.raises(UserError, match="run.race: a learner by gradients races with ars"):
+        ASAP("two-rooms", learner="ars", settings={"run.race": ("learner", "ars")})
 
 
 def test_logged_data_are_not_played(tmp_path):
@@ -139,15 +144,15 @@ def test_logged_data_are_not_played(tmp_path):
 
     task, path = catalog.find("two-rooms"), str(tmp_path / "random.npz")
     collect(task, find_controller(task, "random"), 0.0, 3, 0, path)
-    for setting, field in (
-        ("learn.learner=ars", "learn.learner"),
-        ("run.finish=0.3", "run.finish"),
-        ("run.pick=0.02", "run.pick"),
-    ):
+    settings = {"learn.learner": "ars", "run.finish": 0.3, "run.pick": 0.02, "run.race": ("learner", "ars")}
+    for field, value in settings.items():
         with pytest.raises(UserError, match=f"{field}: needs to play"):
-            ASAP("two-rooms", settings={"offline.data": path, setting.split("=")[0]: _value(setting)})
+            ASAP("two-rooms", settings={"offline.data": path, field: value})
 
 
-def _value(setting: str) -> str | float:
-    value = setting.split("=")[1]
-    return value if value == "ars" else float(value)
+def test_directions_of_a_runner_are_tied():
+    """All skills move together, and no plane does."""
+    policy = ASAP("CartPole-v1", hyperplanes=2, skills="linear").policy
+    tied, free = (ars.directions(policy, 0, 3, 2, is_tied)[1] for is_tied in (True, False))
+    assert not tied.beta.any() and free.beta.all()
+    assert (tied.theta == tied.theta[0]).all() and (free.theta[0] != free.theta[1]).all()

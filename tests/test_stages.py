@@ -14,6 +14,7 @@ from asap.config.schema import Config
 from asap.config.toml import parse_settings, to_toml
 from asap.experience.hosted import Hosted
 from asap.learn import on_the_host
+from asap.learn.race import Racing
 from asap.learn.stages import Stage, Stages
 from asap.model.training import Training, train, train_run
 from asap.runs.directory import Run
@@ -26,6 +27,11 @@ COMPILED = [*QUICK, "learn.lanes=4", "learn.window=16", "run.chunk=2", "run.fini
 RUNS = {
     "hosted": ("CartPole-v1", {"run.steps": 700, "run.seeds": 2}, HOSTED),
     "compiled": ("two-rooms", {"run.episodes": 24, "run.seeds": 2}, COMPILED),
+    "race": (
+        "CartPole-v1",
+        {"run.steps": 2000, "run.seeds": 2, "run.race": ("learner", "ars", "ars"), "policy.skills": "linear"},
+        [*HOSTED, "run.finish=0.2", "run.heat=0.08", "env.max_steps=60"],
+    ),
     "ars": ("CartPole-v1", {"run.steps": 400, "learn.learner": "ars"}, [*HOSTED, "run.finish=0.0"]),
 }
 
@@ -35,10 +41,14 @@ def composed(kind: str, **more):
     return compose([env], {**options, **more}, overrides=parse_settings(Config, settings))
 
 
+def stages_of(config: Config, tasks) -> Stages:
+    return Stages.of(config, Racing(config, tasks, InMemory()))
+
+
 def stages_in(run: Run) -> list[str]:
-    """Of the first seed, each once."""
+    """Of the first seed before it was over, each once."""
     told = [event["stage"][0] for event in run.events() if event["kind"] == "update" and "stage" in event]
-    return list(dict.fromkeys(told))
+    return [stage for stage in dict.fromkeys(told) if stage != "over"]
 
 
 @pytest.mark.parametrize("kind", RUNS)
@@ -58,9 +68,15 @@ def test_a_run_that_is_stopped_in_every_stage_gives_the_same_bits(kind, tmp_path
         finished = result.finished
     assert result.parameters_sha256 == expected.parameters_sha256
     # A chunk of two updates makes the last of the finish and the pick at once.
-    stages = {"hosted": ["main", "finish", "pick"], "compiled": ["main", "finish"], "ars": ["main", "pick"]}[kind]
-    assert stages_in(pieces) == stages_in(whole) == [*stages, "over"]
+    stages = {
+        "hosted": ["main", "finish", "pick"],
+        "compiled": ["main", "finish"],
+        "race": ["race: learner, 1 of 3", "race: ars, 2 of 3", "race: ars, 3 of 3", "main", "finish", "pick"],
+        "ars": ["main", "pick"],
+    }[kind]
+    assert stages_in(pieces) == stages_in(whole) == stages
     assert len(result.picks) == config.run.seeds and result.picks == expected.picks
+    assert len(result.races) == (2 if kind == "race" else 0) and result.races == expected.races
     np.testing.assert_array_equal(result.curve.returns, expected.curve.returns)
 
 
@@ -112,14 +128,14 @@ def test_all_that_is_played_is_paid(steps, candidates, monkeypatch):
 
 
 def test_the_stage_is_a_function_of_what_is_spent():
-    config, _ = composed("hosted", **{"run.steps": 1000})
-    ends = [(int(end.episodes), int(end.steps)) for end in Stages.of(config).ends]
+    config, tasks = composed("hosted", **{"run.steps": 1000})
+    ends = [(int(end.episodes), int(end.steps)) for end in stages_of(config, tasks).ends]
     none = np.iinfo(np.int64).max
     assert ends == [(none, 500), (none, 900), (none, 1000)]
 
     def stage(given: Config, steps: int, movement: float = np.inf, spoiled: bool = False) -> Stage:
         progress = np.zeros((1, 1), int), np.array([steps]), np.array([movement]), np.array([spoiled])
-        return Stage(Stages.of(given).at(progress)[0])
+        return Stage(stages_of(given, tasks).at(progress)[0])
 
     assert [stage(config, s) for s in (0, 499, 500, 899, 900, 999, 1000)] == [0, 0, 1, 1, 2, 2, 3]
     assert stage(config, 600, np.inf, True) == Stage.OVER
@@ -134,7 +150,7 @@ def test_a_larger_budget_goes_back_to_the_learner(tmp_path):
     model.learn(1000, run=tmp_path / "run")
     told = [event["stage"][0] for event in Run.open(tmp_path / "run").events() if "stage" in event]
     changes = [now for before, now in zip(["", *told], told) if now != before]
-    assert changes == ["main", "finish", "pick", "over", "main", "finish", "pick", "over"]
+    assert changes == ["main", "finish", "pick", "main", "finish", "pick"]
     assert model.num_timesteps >= 1500 and model.result.finished
 
 

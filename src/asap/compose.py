@@ -253,6 +253,11 @@ def _require_stages(config: Config) -> None:
     run, learner = config.run, config.learn.learner
     if run.finish and learner == SEARCH:
         raise UserError("run.finish", "ars is the finish already", run.finish, "leave it out, or use another learner")
+    if run.race and learner == SEARCH:
+        raise UserError("run.race", "a learner by gradients races with ars", list(run.race), "use another learner")
+    if run.race and run.heat * (len(run.race) + len(set(run.race))) > 0.9 * (1 - run.finish - run.pick):
+        what = f"{len(run.race)} runners leave nothing to learn with"
+        raise UserError("run.race", what, list(run.race), "use fewer, or a smaller run.heat")
     if run.pick and not config.searches and config.learn.averaging is None:
         what = "there is one policy to pick from"
         raise UserError("run.pick", what, run.pick, "leave it out, or set run.finish or learn.averaging")

@@ -9,6 +9,7 @@ from asap.config.settings import Removed, setting
 
 LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")  # By gradients.
 SEARCH = "ars"
+RUNNERS = ("learner", SEARCH)
 OFFLINE_LEARNERS = ("importance", "likelihood")
 GRADIENTS = ("sampled", "marginal")
 BASES = ("linear", "polynomial", "fourier", "network")
@@ -213,6 +214,12 @@ class RunConfig:
     eval_episodes: int = setting(64, "Episodes of each evaluation during training, per task.", low=1, high=10_000_000)
     final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1, high=10_000_000)
     deterministic: bool = setting(False, "In the evaluation at the end, take the most probable skill and action.")
+    race: tuple[str, ...] = setting(
+        (),
+        "Runners that race for the first shares of the budget: learner (of learn.learner), or ars from 0; the best goes on.",
+        choices=RUNNERS,
+    )
+    heat: float = setting(0.05, "Share of the budget that a runner of a race gets at a time.", above=0.0, high=0.2)
     finish: float = setting(
         0.0, "Share of the budget for a search by ars at the end, from what was learned; 0: none.", low=0.0, high=0.9
     )
@@ -304,7 +311,7 @@ class Config:
     @property
     def searches(self) -> bool:
         """Whether paired random search has a part in the training."""
-        return self.learn.learner == SEARCH or self.run.finish > 0
+        return self.learn.learner == SEARCH or self.run.finish > 0 or SEARCH in self.run.race
 
 
 # What a learner uses where the config leaves it open.

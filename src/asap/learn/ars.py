@@ -21,11 +21,10 @@ from asap.base.arrays import stack
 from asap.base.episodes import PAIRS
 from asap.base.keys import host_generator
 from asap.base.types import EpisodeTotals
-from asap.config.schema import Config
+from asap.config.schema import Config, LearnConfig
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience
 from asap.learn.convergence import averaged
 from asap.learn.search import totals_of
-from asap.learn.stages import surely_begun
 from asap.learn.state import SearchState, TrainState
 from asap.learn.update import all_finite, as_given, scaled_by
 from asap.policy.policy import ASAPPolicy
@@ -37,6 +36,23 @@ LATENESS = 1.0  # The n-th update counts n-fold in the mean.
 _DIRECTIONS = 10  # Id of the stream that directions are drawn from.
 
 
+class Rule(NamedTuple):
+    """How a search goes."""
+
+    directions: int
+    perturbation: float
+    step: float
+    is_tied: bool = False  # All skills move together, and the planes stay.
+
+    @classmethod
+    def of(cls, learn: LearnConfig) -> "Rule":
+        return cls(learn.directions, learn.perturbation, learn.search_step)
+
+
+# Of a runner in a race, which begins at 0: one direction at a time, so that many steps fit into a heat.
+FROM_ZERO = Rule(1, 0.06, 0.036, is_tied=True)
+
+
 class SearchUpdate(NamedTuple):
     """One update of one seed."""
 
@@ -46,30 +62,39 @@ class SearchUpdate(NamedTuple):
 
 
 def search_update(
-    config: Config, experience: Experience, seed: int, state: TrainState, left: tuple[int, int], progress: float
+    config: Config,
+    experience: Experience,
+    seed: int,
+    state: TrainState,
+    left: tuple[int, int],
+    rule: Rule,
+    progress: float,
 ) -> SearchUpdate:
     """As many pairs as surely begin before what is left is used up; `progress` through the stage decides the step."""
-    learn, tasks = config.learn, experience.tasks
-    state = state if int(state.search.updates) else begun(state)
-    count = surely_begun(left, 2 * tasks.size, tasks.spec.horizon, learn.directions)
-    policy, unit = state.policy, state.search.unit
-    deltas = directions(policy, seed, int(state.iteration), count)
+    tasks, policy, unit = experience.tasks, state.policy, state.search.unit
+    count = surely_begun(left, 2 * tasks.size, tasks.spec.horizon, rule.directions)
+    deltas = directions(policy, seed, int(state.iteration), count, rule.is_tied)
     first = int(state.totals.episodes.sum())
     ids = EpisodeIds([seed] * (2 * count), PAIRS, list(range(first, first + count)) * 2)
-    tried = tried_policies(policy, deltas, unit, learn.perturbation)
+    tried = tried_policies(policy, deltas, unit, rule.perturbation)
     played = experience.evaluate(stack(tried), ids, 1, deterministic=True)
     returns = np.einsum("m,pmn->pn", tasks.shares, played.returns).mean(1)
-    estimate = uphill(deltas, returns, learn.directions)
-    step = learn.search_step * (1 - (1 - LAST_STEP) * progress)
+    estimate = uphill(deltas, returns, rule.directions)
+    step = rule.step * (1 - (1 - LAST_STEP) * progress)
     return SearchUpdate(taken(config, experience, state, estimate, step, played), estimate, played)
 
 
-def begun(state: TrainState) -> TrainState:
+def is_begun(state: TrainState, finishes: bool) -> bool:
+    """Whether the last update was one of this search."""
+    return int(state.search.updates) > 0 and bool(state.search.finishes) == finishes
+
+
+def begun(state: TrainState, finishes: bool) -> TrainState:
     """The state at the beginning of a search: from what the learner has come to."""
     policy = state.outcome
     parameters = parameters_of(policy)
-    search = SearchState(np.int32(0), jax.tree.map(root_mean_square, parameters), parameters, parameters)
-    return moved_to(state, policy, search)
+    unit = jax.tree.map(root_mean_square, parameters)
+    return moved_to(state, policy, SearchState(np.int32(0), np.bool_(finishes), unit, parameters, parameters))
 
 
 def root_mean_square(weights: Float[Array, "..."]) -> np.float32:
@@ -77,14 +102,17 @@ def root_mean_square(weights: Float[Array, "..."]) -> np.float32:
     return np.float32(size if size > 0 else 1.0)
 
 
-def directions(policy: ASAPPolicy, seed: int, iteration: int, count: int) -> list[Parameters]:
+def directions(policy: ASAPPolicy, seed: int, iteration: int, count: int, is_tied: bool = False) -> list[Parameters]:
     """0 for what is kept, and for the deviations of Gaussian skills."""
     parameters, deltas = parameters_of(policy), []
     generator = host_generator(seed, _DIRECTIONS, iteration)
     for _ in range(count):
         delta = jax.tree.map(lambda leaf: generator.standard_normal(np.shape(leaf), np.float32), parameters)
-        still = None if delta.log_std is None else np.zeros_like(delta.log_std)
-        deltas.append(jax.tree.map(np.asarray, without_kept(policy, delta._replace(log_std=still))))
+        delta = delta._replace(log_std=None if delta.log_std is None else np.zeros_like(delta.log_std))
+        if is_tied:
+            theta, still = np.broadcast_to(delta.theta[:1], delta.theta.shape), jax.tree.map(np.zeros_like, delta)
+            delta = delta._replace(theta=theta, beta=still.beta, psi=still.psi)
+        deltas.append(jax.tree.map(np.asarray, without_kept(policy, delta)))
     return deltas
 
 
@@ -149,3 +177,12 @@ def counted(state: TrainState, played: Evaluation, spoiled: Bool[Array, ""] | np
         state,
         (totals, steps, np.int32(state.iteration + 1), spoiled),
     )
+
+
+def surely_begun(left: tuple[int, int], episodes: int, horizon: int, most: int) -> int:
+    """How many rounds of so many episodes surely begin before the budget is used up, however long they are: `most`, or
+    half of it, and so on, so that few programs are compiled; at least one."""
+    fits = min((left[0] - 1) // episodes, (left[1] - 1) // (episodes * horizon)) + 1
+    while most > max(fits, 1):
+        most //= 2
+    return most

@@ -7,7 +7,7 @@ from jaxtyping import Bool
 from asap.base.arrays import member, stack
 from asap.config.schema import Config
 from asap.experience.protocol import Evaluation, Experience
-from asap.learn.ars import search_update
+from asap.learn.ars import FROM_ZERO, Rule, begun, is_begun, search_update
 from asap.learn.pick import pick
 from asap.learn.stages import Stage, Stages
 from asap.learn.state import Metrics, TrainState, idle
@@ -38,16 +38,20 @@ class OnTheHost:
         """Of one seed. What is shown is what its last update has played."""
         parts, played = [], None
         for _ in range(self.config.run.chunk):
-            stage = self.stages.now(state)
-            if not self.stages.are_on_host(stage):
+            if not self.stages.on_host(state) or not min(self._left(state)):
                 parts.append(idle(state))
                 continue
-            state, told, played = self._update(index, int(stage), state)
+            state, told, played = self._update(index, state)
             parts.append(told)
         return state, stack(parts), of_one_seed(played)
 
-    def _update(self, index: int, stage: int, state: TrainState) -> tuple[TrainState, Metrics, Evaluation]:
-        seed, left = self.config.run.seed + index, self.stages.left(stage, state)
+    def _left(self, state: TrainState) -> tuple[int, int]:
+        """Of the stage, or of the heat of a race."""
+        episodes, steps = self.stages.left(int(self.stages.now(state)), state)[:2]
+        return int(episodes), int(steps)
+
+    def _update(self, index: int, state: TrainState) -> tuple[TrainState, Metrics, Evaluation]:
+        seed, stage, left = self.config.run.seed + index, int(self.stages.now(state)), self._left(state)
         made = idle(state)._replace(active=np.ones((), bool))
         if stage == Stage.PICK:
             picked = pick(self.config, self.experience, seed, state, left)
@@ -55,7 +59,9 @@ class OnTheHost:
             self.record.append(event | {"returns": picked.returns, "episodes": picked.episodes})
             return picked.state, made, picked.played
         progress = self.stages.progress(stage, state)
-        found = search_update(self.config, self.experience, seed, state, left, progress)
+        rule = FROM_ZERO if stage == Stage.MAIN and state.race is not None else Rule.of(self.config.learn)
+        state = state if is_begun(state, stage == Stage.FINISH) else begun(state, stage == Stage.FINISH)
+        found = search_update(self.config, self.experience, seed, state, left, rule, progress)
         told = made._replace(diagnostics=made.diagnostics._replace(gradient=found.estimate))
         return found.state, told, found.played
 

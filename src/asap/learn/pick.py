@@ -15,9 +15,8 @@ from asap.base.arrays import stack
 from asap.base.episodes import PICK
 from asap.config.schema import Config
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience
-from asap.learn.ars import counted
+from asap.learn.ars import counted, surely_begun
 from asap.learn.search import totals_of
-from asap.learn.stages import surely_begun
 from asap.learn.state import TrainState
 from asap.policy.score import Parameters, parameters_of, with_parameters
 

@@ -36,6 +36,7 @@ class SearchState(NamedTuple):
     """Of paired random search (`learn/ars.py`); before it begins, its length is 0 and the rest means nothing."""
 
     updates: Int[Array, ""]  # Since it began.
+    finishes: Bool[Array, ""]  # Whether it is the finish.
     unit: Parameters  # A number for each array of weights.
     before: Parameters
     mean: Parameters
@@ -44,7 +45,32 @@ class SearchState(NamedTuple):
 def no_search(parameters: Parameters) -> SearchState:
     """Traced."""
     zeros = jax.tree.map(jnp.zeros_like, parameters)
-    return SearchState(jnp.int32(0), jax.tree.map(lambda _: jnp.float32(1), parameters), zeros, zeros)
+    return SearchState(jnp.int32(0), jnp.bool_(False), jax.tree.map(lambda _: jnp.float32(1), parameters), zeros, zeros)
+
+
+class RunnerState(NamedTuple):
+    """What a runner of a race has for itself, named as in `TrainState`."""
+
+    policy: ASAPPolicy
+    critic: Critic
+    optimizer: optax.OptState
+    carry: Carry
+    monitor: Monitor
+    moments: Moments | None
+    average: Parameters | None
+    search: SearchState | None
+    alpha_theta: Array | None
+
+
+class Race(NamedTuple):
+    """A race of runners (`learn/race.py`), on the host: no program has a part in it."""
+
+    heat: Int[np.ndarray, "*seeds"]  # The number of the one that is on.
+    runner: Int[np.ndarray, "*seeds"]  # Who plays.
+    since: Int[np.ndarray, "*seeds 2"]  # Episodes and steps when the heat began.
+    sums: Float[np.ndarray, "*seeds heats 2"]  # Of the returns, in the first and in the last half of each heat,
+    counts: Float[np.ndarray, "*seeds heats 2"]  # and of how many episodes.
+    runners: RunnerState  # Axes (seeds, runners, ...). That of who plays is out of date.
 
 
 class TrainState(eqx.Module):
@@ -62,6 +88,7 @@ class TrainState(eqx.Module):
     moments: Moments | None = None  # Of the observations, where their scaling is learned.
     average: Parameters | None = None  # Over the updates, where the config asks for it.
     search: SearchState | None = None  # Where the learner or the finish is a search.
+    race: Race | None = None
     alpha_theta: Float[Array, ""] | None = None  # Of the skills as they began, where they are sharpened.
 
     @property
@@ -84,12 +111,16 @@ class TrainState(eqx.Module):
         def zero(counted: np.ndarray) -> np.ndarray:
             return np.zeros(counted.shape, jax.dtypes.canonicalize_dtype(counted.dtype))
 
-        return eqx.tree_at(_counts, self, jax.tree.map(zero, _counts(self)))
+        counted = eqx.tree_at(_counts, self, jax.tree.map(zero, _counts(self)))
+        return counted.with_race(None)
 
     def counted_on(self, before: "TrainState") -> "TrainState":
         """After a program that counted from 0: with what was counted before it, on the host, in 64 bits."""
         summed = jax.tree.map(lambda old, new: old + np.asarray(new), _counts(before), _counts(self))
-        return eqx.tree_at(_counts, self, summed)
+        return eqx.tree_at(_counts, self, summed).with_race(before.race)
+
+    def with_race(self, race: Race | None) -> "TrainState":
+        return eqx.tree_at(lambda s: s.race, self, race, is_leaf=lambda node: node is None)
 
 
 def _counts(states):

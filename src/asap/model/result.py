@@ -34,6 +34,7 @@ class Result:
     ess: list[float] | None  # Of the last chunk, where logged data were learned from.
     verdict: Verdict | None  # None if stopped before.
     nothing_left: str | None = None  # Why a run that was resumed had nothing more to learn.
+    races: Sequence[Mapping[str, Any]] = ()  # Of each seed, where runners have raced.
     picks: Sequence[Mapping[str, Any]] = ()  # Of each seed, where its outcome was picked by fresh episodes.
 
     def notes(self) -> list[str]:
@@ -42,7 +43,7 @@ class Result:
         config, verdict = self.config, [] if self.verdict is None else self.verdict.notes()
         if config.policy.rules and config.run.source is None and self.finished and 0 in self.updates:
             verdict = ["without an update the result is the given rules, as they are", *verdict]
-        return [*already, *_picks_in_words(self.picks), *verdict]
+        return [*already, *_races_in_words(self.races), *_picks_in_words(self.picks), *verdict]
 
     def summary(self, path: str) -> dict:
         """The JSON object of `asap train`. Of a run that was stopped, the numbers of the final evaluation are null."""
@@ -70,6 +71,7 @@ class Result:
             "finished": self.finished,
             "parameters_sha256": self.parameters_sha256,
             **({} if self.ess is None else {"offline": {"data": config.offline.data, "ess": self.ess}}),
+            **({"race": list(self.races)} if self.races else {}),
             **({"pick": list(self.picks)} if self.picks else {}),
             "verdict": None if self.verdict is None else self.verdict.as_dict(),
             "notes": self.notes(),
@@ -100,6 +102,16 @@ class Result:
             return None
         names = ("misspecified", "approx_optimal", "dp_optimal", "near_optimal")
         return {name: _weighted(self.tasks.shares, [getattr(one, name) for one in references]) for name in names}
+
+
+def _races_in_words(races: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Who has won, and what each returned in the first heat."""
+    if len(races) == 1:
+        (race,) = races
+        each = (f"{name} {number(mean)}" for name, mean in zip(race["runners"], race["returns"]))
+        return [f"the race was won by {race['runners'][race['winner']]}, {race['winner'] + 1} of {', '.join(each)}"]
+    counts = Counter(race["runners"][race["winner"]] for race in races)
+    return [f"races won: {', '.join(f'{n} in {c} seeds' for n, c in counts.items())}"] if counts else []
 
 
 def _picks_in_words(picks: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -62,7 +62,7 @@ class ProgressBar:
     def show(self, report: Report) -> None:
         """A callback between updates."""
         done = report.env_steps if self.in_steps else report.episodes
-        stages = set(report.event.get("stage", ())) & {"finish", "pick"}
+        stages = set(report.event.get("stage", ())) - {"main", "over"}
         self.tell(report.update, int(np.min(done)), float(np.mean(report.returns)), " and ".join(sorted(stages)))
 
     def tell(self, update: int, done: int, mean: float, stage: str = "") -> None:
