@@ -87,3 +87,21 @@ def test_the_winner_goes_on_and_nothing_else_is_played(env):
     assert race["returns"][index] == max(race["returns"]) and race["again"] == []
     assert int(states.race.runner[0]) == index and int(states.race.heat[0]) == 2
     assert int(states.env_steps[0]) >= 3000 and result.finished
+
+
+RULES = """
+if pole angle + 0.2*pole angular velocity > 0.01 within 0.1 [keep] then push right (80 %) [keep]
+otherwise push left (90 %)
+"""
+
+
+def test_a_search_begins_at_zero_but_for_what_is_kept(tmp_path):
+    """Learners of given rules all begin with them."""
+    (tmp_path / "rules.txt").write_text(RULES)
+    model = ASAP("CartPole-v1", rules=tmp_path / "rules.txt", settings={"run.race": ("learner", "learner", "ars")})
+    race = Racing(model.config, model.tasks, InMemory())
+    (kept,) = model.policy.kept.skills
+    first, second, search = (policy.skills.theta for policy in race._policies(0, model.policy))
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(search[kept], first[kept])
+    assert first[kept].any() and first[1 - kept].any() and not search[1 - kept].any()

@@ -24,7 +24,7 @@ from asap.learn.convergence import has_converged
 from asap.learn.state import Budget, Race, RunnerState, TrainState
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
-from asap.policy.score import parameters_of, with_parameters
+from asap.policy.score import parameters_of, with_parameters, without_kept
 from asap.runs.events import Record
 
 _RUNNERS = 11  # Id of the stream that further starts are drawn from.
@@ -80,7 +80,8 @@ class Racing:
                 policy = with_parameters(first, jax.tree.map(np.asarray, parameters_of(drawn)))
             if name == SEARCH:
                 weights = parameters_of(policy)
-                policy = with_parameters(policy, weights._replace(theta=np.zeros_like(weights.theta)))
+                nothing = without_kept(policy, weights._replace(theta=np.zeros_like(weights.theta)), weights)
+                policy = with_parameters(policy, jax.tree.map(np.asarray, nothing))
             found.append(policy)
         return found
 
