@@ -21,10 +21,10 @@ from asap.base.keys import host_generator
 from asap.base.spec import TaskSet
 from asap.config.schema import SEARCH, Config
 from asap.learn.convergence import has_converged
-from asap.learn.state import Budget, Race, RunnerState, TrainState
+from asap.learn.state import Budget, Race, RunnerState, TrainState, with_zero_skills
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
-from asap.policy.score import parameters_of, with_parameters, without_kept
+from asap.policy.score import parameters_of, with_parameters
 from asap.runs.events import Record
 
 _RUNNERS = 11  # Id of the stream that further starts are drawn from.
@@ -79,9 +79,7 @@ class Racing:
                 drawn = build_policy(self.config.policy, self.tasks.tasks, host_generator(seed, _RUNNERS, number))
                 policy = with_parameters(first, jax.tree.map(np.asarray, parameters_of(drawn)))
             if name == SEARCH:
-                weights = parameters_of(policy)
-                nothing = without_kept(policy, weights._replace(theta=np.zeros_like(weights.theta)), weights)
-                policy = with_parameters(policy, jax.tree.map(np.asarray, nothing))
+                policy = with_zero_skills(policy)
             found.append(policy)
         return found
 

@@ -15,7 +15,7 @@ from asap.base.errors import RunError
 from asap.base.keys import Key, host_generator
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals
-from asap.config.schema import Config
+from asap.config.schema import SEARCH, Config
 from asap.experience.protocol import Carry, Experience
 from asap.learn.convergence import Monitor, has_converged, start_monitor
 from asap.learn.judge import Critic, FromData, new_critic
@@ -24,7 +24,7 @@ from asap.learn.updates import Diagnostics, optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import Moments, no_moments
-from asap.policy.score import Parameters, parameters_of, with_parameters
+from asap.policy.score import Parameters, parameters_of, with_parameters, without_kept
 from asap.policy.skills import GibbsSkills
 from asap.runs.checkpoints import digest
 
@@ -227,9 +227,19 @@ def no_totals(tasks: TaskSet) -> EpisodeTotals:
 
 def drawn_start(config: Config, tasks: TaskSet, seed: int, policy: ASAPPolicy | None = None) -> Start:
     """One seed before anything was played: from a policy that is given, or else drawn."""
-    policy = drawn_policy(config, tasks, seed) if policy is None else policy
+    if policy is None:
+        policy = drawn_policy(config, tasks, seed)
+        # Where weights are 0, a small change decides what is done: a search sees a difference at once.
+        policy = with_zero_skills(policy) if config.learn.learner == SEARCH and not config.policy.rules else policy
     moments = no_moments(len(tasks.spec.observation_names)) if tasks.is_scaled else None
     return Start(policy, drawn_critic(config, tasks, seed), no_totals(tasks), moments)
+
+
+def with_zero_skills(policy: ASAPPolicy) -> ASAPPolicy:
+    """But for those that are kept."""
+    weights = parameters_of(policy)
+    nothing = without_kept(policy, weights._replace(theta=np.zeros_like(weights.theta)), weights)
+    return with_parameters(policy, jax.tree.map(np.asarray, nothing))
 
 
 def first_state(config: Config, experience: Experience, key: Key, start: Start) -> TrainState:
