@@ -12,7 +12,7 @@ from asap.config.settings import NO_VALUES, Values, override, shown, values_of, 
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
-from asap.envs.jax_native.interface import JaxSource
+from asap.envs.jax_native.interface import JaxSource, require_stepping
 from asap.envs.recorded import SaidEnv, is_own_file, task_records, tasks_in_file
 from asap.envs.resolve import is_ours, live_task, notes_on, options_of, parse_tasks, resolve, task_set
 from asap.policy.build import build_psi, require_memory, require_sensible
@@ -198,6 +198,7 @@ def given_task(env: Any, settings: Values, params: Any = None) -> tuple[list[str
             what = "are for a JAX environment with reset_env and step_env"
             raise UserError("params", what, repr(env)[:80], "set options of others by settings: env.options")
         env = env, params
+    require_stepping(env, type(env).__name__)
     if isinstance(env, list | tuple) and JaxSource.of(env) is None:
         if not all(isinstance(name, str) for name in env):
             choices = f"choose from {', '.join(catalog.NAMES)}"

@@ -20,6 +20,7 @@ NO_SKILL = -1  # The previous skill of an episode's first step.
 Observation = Float[Array, "O *batch"]
 Descriptor = Float[Array, "Z *batch"]
 Index = Int[Array, "*batch"] | int
+Action = Int[Array, "*batch"] | Float[Array, "A *batch"]
 
 
 class Kept(NamedTuple):
@@ -58,7 +59,7 @@ class ASAPPolicy(eqx.Module):
 
     def choose(
         self, draws: tuple[Float[Array, "*batch"], ...], x: Observation, m: Descriptor, previous: Index
-    ) -> tuple[Int[Array, "*batch"], Int[Array, "*batch"]]:
+    ) -> tuple[Int[Array, "*batch"], Action]:
         """Skill and action, as a pure function of the random numbers."""
         planes, sure = self.partition.num_planes, self.partition.num_planes + self.skills.num_draws
         psi = self.psi(x, m)
@@ -88,7 +89,7 @@ class ASAPPolicy(eqx.Module):
 
     def sample(
         self, key: Key, x: Observation, m: Descriptor, previous: Index = NO_SKILL
-    ) -> tuple[Int[Array, "*batch"], Int[Array, "*batch"]]:
+    ) -> tuple[Int[Array, "*batch"], Action]:
         return self.choose(self.draws(key), x, m, jnp.asarray(previous, jnp.int32))
 
     @property

@@ -60,7 +60,7 @@ class GibbsSkills(eqx.Module):
 
 def _of_skill(
     theta: Float[Array, "S A D"], skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]
-) -> Float[Array, "A *batch"]:
+) -> Float[Array, "A ..."]:
     """theta_i phi(x) of one skill."""
     own = row(theta, skill)
     if phi.shape[0] > UNROLL:
@@ -120,7 +120,7 @@ class GaussianSkills(eqx.Module):
         """These skills, in this order."""
         return GaussianSkills(self.theta[skills], self.log_std[skills])
 
-    def likeliest_action(self, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Float[Array, "A *batch"]:
+    def likeliest_action(self, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Float[Array, "A ..."]:
         return _of_skill(self.theta, skill, phi)
 
     def entropies(self) -> Float[Array, "S"]:

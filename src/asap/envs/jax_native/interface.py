@@ -59,7 +59,7 @@ def make_gymnax(name: str, options: Mapping[str, Any]) -> tuple[Any, Any]:
 
 def require_stepping(origin: Any, name: str) -> None:
     """Refuses what is like a JAX environment, but hides the last observation of an episode behind the first of the next."""
-    env = origin[0] if isinstance(origin, tuple) and origin else origin
+    env = origin[0] if isinstance(origin, tuple) and len(origin) == 2 else origin
     if hasattr(env, "default_params") and hasattr(env, "step") and not hasattr(env, "step_env"):
         what = f"{type(env).__name__} has only a `step` that resets by itself, so the end of an episode is not seen"
         raise EnvNotMade("env", what, name, "give it reset_env(key, params) and step_env(key, state, action, params)")
