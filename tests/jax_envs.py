@@ -141,3 +141,11 @@ def line(goal: float = 3.0) -> tuple[Line, LineParams]:
 
 def far_line() -> Line:
     return Line()
+
+
+class Broken(Line):
+    """What it observes is no number from its third step on."""
+
+    def step_env(self, key: jax.Array, state: At, action: jax.Array, params: LineParams):
+        observed, state, *rest = super().step_env(key, state, action, params)
+        return jnp.where(state.time == 3, jnp.nan, observed), state, *rest

@@ -9,9 +9,10 @@ import jax_envs
 import numpy as np
 import pytest
 from command_line import asap
-from jax_envs import Clock, Line, LineParams, OnlyStep, Pull, PullParams, Shapeless, Signs
+from jax_envs import Broken, Clock, Line, LineParams, OnlyStep, Pull, PullParams, Shapeless, Signs
 
 from asap import ASAP, UserError
+from asap.base.errors import RunError
 from asap.base.keys import fold, root
 from asap.base.spec import TaskSet
 from asap.compose import config_for
@@ -243,6 +244,11 @@ def test_a_name_of_gymnax_is_made_with_its_options(monkeypatch):
     for options in ('{"goal": "high"}', '{"goal": NaN}'):
         with pytest.raises(UserError, match="goal must be a finite number"):
             ASAP("gymnax:Line-v0", settings={"env.options": options})
+
+
+def test_numbers_that_are_none_stop_the_run():
+    with pytest.raises(RunError, match="became nan or infinite at iteration 1 of seed 0"):
+        ASAP(Broken(), settings=SMALL).learn(1500)
 
 
 def test_parameters_are_for_jax_environments_alone():
