@@ -17,6 +17,7 @@ from asap.base.keys import fold, root
 from asap.base.spec import TaskSet
 from asap.compose import config_for
 from asap.envs import catalog
+from asap.envs.core import advance, begin
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.resolve import described, resolve
 from asap.experience import rollout
@@ -90,6 +91,10 @@ def test_six_values_tell_truncation_and_success_by_themselves():
     far = env.step(root(1), state, jnp.asarray([7.0]), {})  # Clipped to 1, which is 2.
     assert float(far.state.observation[0]) == pytest.approx(6.5)
     assert (bool(far.terminated), bool(far.truncated), bool(far.success)) == (False, True, False)
+    episode = begin(tasks, root(2), root(3))._replace(state=state)
+    fresh, outcome = advance(tasks, root(1), root(2), root(3), episode, jnp.asarray([7.0]))
+    assert (bool(outcome.terminated), bool(outcome.truncated), int(fresh.elapsed)) == (False, True, 0)
+    assert float(outcome.next_observation[0]) == pytest.approx(6.5)
 
 
 def test_a_limit_that_is_observed_stays_and_is_said():
