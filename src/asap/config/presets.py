@@ -43,6 +43,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "learn.softening": 0.0,
         "learn.averaging": None,
         "learn.convergence_tolerance": 0.0,
-        "run.candidates": 0,
+        "run.search_if_stuck": True,
     },
 }
