@@ -88,6 +88,14 @@ def test_what_is_kept_stays_and_the_rest_learns(env, learner):
     assert model.rules().count("[keep]") == given.rules().count("[keep]") == 2
 
 
+@pytest.mark.parametrize(("env", "learner", "finish"), [("CartPole-v1", "ars", 0.0), ("Pendulum-v1", "ppo", 0.4)])
+def test_a_search_leaves_what_is_kept(env, learner, finish):
+    """Far from the rules, so that not all trials return the same."""
+    rules = {"CartPole-v1": CARTPOLE, "Pendulum-v1": PENDULUM}[env]
+    settings = [*SETTINGS, "learn.perturbation=0.7", f"run.finish={finish}", "learn.directions=2"]
+    require_kept(*trained(env, rules, learner, settings), (0,), (0,))
+
+
 LINEAR = """
 if cart position > 0.1 within 0.3 then push right if pole angle + 0.3*pole angular velocity > 0 within 0.2, else push left [keep]
 otherwise push right if pole angle > 0.02 within 0.1, else push left

@@ -149,7 +149,7 @@ def test_arrays_that_are_not_there(shapes):
         {"kind": "Finished", "number": 1, "played": None, "failed": None},
         {**WORK, "names": ""},
         {**WORK, "episodes": [[-1, 0, 0, 0]]},
-        {**WORK, "episodes": [[0, 6, 0, 0]]},
+        {**WORK, "episodes": [[0, 8, 0, 0]]},
         {**WORK, "episodes": [[0, 0, 0, -1]]},
         {**WORK, "episodes": [[0, 0, 0]]},
         {**WORK, "episodes": [[0, 0, 0, "1"]]},

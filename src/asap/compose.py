@@ -8,7 +8,7 @@ from asap.base.errors import UserError
 from asap.base.files import parsed
 from asap.base.spec import Task, TaskSet
 from asap.config.presets import PRESETS
-from asap.config.schema import OFFLINE_LEARNERS, Config, complete
+from asap.config.schema import OFFLINE_LEARNERS, SEARCH, Config, complete
 from asap.config.settings import NO_VALUES, Values, override, shown, values_of, with_values
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
@@ -54,7 +54,10 @@ def compose(
         found, names, weights = (task,), (task.name,), (1.0,)
     else:
         found = tuple(resolve(name, settled.env) for name in names) if task is None else (task,)
-        config = layered({**found[0].settings, **found[0].play_settings} if found else {})
+        own = {**found[0].settings, **found[0].play_settings} if found else {}
+        config = layered(own)
+        if config.searches:  # What a search improves is deterministic play.
+            config = layered({**own, "run.deterministic": True})
         if (learner := config.learn.learner) in OFFLINE_LEARNERS:
             raise UserError("learn.learner", "learns from logged data", learner, "give them by --offline FILE")
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
@@ -66,6 +69,7 @@ def compose(
         config = override(config, settings_of_rules(config.policy, found, rules_name, asked, free_features))
     config, checked = _for_tasks(config, names, weights, found)
     require_sensible(config.policy, checked.tasks[0])
+    _require_stages(config)
     if checked.names_say_all:
         _refuse_env_settings(config, checked)
     return config, checked
@@ -252,11 +256,26 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     return found
 
 
+def _require_stages(config: Config) -> None:
+    """A finish and a pick that would do nothing are refused."""
+    run, learner = config.run, config.learn.learner
+    if run.finish and learner == SEARCH:
+        raise UserError("run.finish", "ars is the finish already", run.finish, "leave it out, or use another learner")
+    if run.race and learner == SEARCH:
+        raise UserError("run.race", "a learner by gradients races with ars", list(run.race), "use another learner")
+    if run.race and run.heat * (len(run.race) + len(set(run.race))) > 0.9 * (1 - run.finish - run.pick):
+        what = f"{len(run.race)} runners leave nothing to learn with"
+        raise UserError("run.race", what, list(run.race), "use fewer, or a smaller run.heat")
+    if run.pick and not config.searches and config.learn.averaging is None:
+        what = "there is one policy to pick from"
+        raise UserError("run.pick", what, run.pick, "leave it out, or set run.finish or learn.averaging")
+
+
 def _require_networks(config: Config) -> None:
     """Offline learners and the natural gradient refuse them, and so does reinforce where it sums scores as it plays."""
     learn = config.learn
-    if learn.learner not in ("ppo", "actor-critic", "reinforce"):
-        cure = "use ppo, actor-critic or reinforce"
+    if learn.learner not in ("ppo", "actor-critic", "reinforce", SEARCH):
+        cure = "use ppo, actor-critic, reinforce or ars"
         raise UserError("learn.learner", "does not learn networks", learn.learner, cure)
     if learn.learner == "reinforce" and learn.baseline != "running":
         what = "reinforce learns networks with the baseline running alone"

@@ -146,6 +146,11 @@ def to_arrays(tree: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(leaf) for name, leaf in _named_leaves(tree)[0]}
 
 
+def blank_arrays(template: Any, prefix: str) -> dict[str, np.ndarray]:
+    """Zeros for every array of a part of a tree, by the names that start with `prefix`."""
+    return {prefix + name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in _named_leaves(template)[0]}
+
+
 def from_arrays(template: Any, arrays: dict[str, np.ndarray]) -> Any:
     """The tree of the template's shape, on the host; a checkpoint of something else is refused by name and shape."""
     named, structure = _named_leaves(template)

@@ -14,7 +14,7 @@ from asap.base.errors import UserError
 MOST_INTEGER = 2**63 - 1  # In settings and their files.
 MOST_EPISODES = 10_000_000  # To ask for at once: what they came to is kept in memory.
 # What an episode is played for; numbers count anew in each stream.
-TRAINING, SEARCH, EVALUATION, CHECK, COLLECTION, RANDOM = STREAMS = range(6)
+TRAINING, SEARCH, EVALUATION, CHECK, COLLECTION, RANDOM, PAIRS, PICK = STREAMS = range(8)
 _RESET, _CHOICES, _DRAWN = range(3)
 
 

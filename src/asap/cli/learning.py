@@ -66,7 +66,8 @@ def train(
     rules: Annotated[str | None, typer.Option(metavar="FILE", help=_RULES)] = None,
     freeze: Annotated[str | None, typer.Option(metavar="PART", help=_FREEZE)] = None,
     learner: Annotated[
-        str | None, typer.Option(help="reinforce, actor-critic, natural or ppo; from data: importance or likelihood.")
+        str | None,
+        typer.Option(help="reinforce, actor-critic, natural, ppo or ars; from data: importance or likelihood."),
     ] = None,
     gradient: Annotated[str | None, typer.Option(help="sampled or marginal.")] = None,
     offline: Annotated[str | None, typer.Option(metavar="FILE", help=_OFFLINE)] = None,

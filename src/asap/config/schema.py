@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from asap.config.settings import Removed, setting
 
-LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")
+LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")  # By gradients.
+SEARCH = "ars"
+RUNNERS = ("learner", SEARCH)
 OFFLINE_LEARNERS = ("importance", "likelihood")
 GRADIENTS = ("sampled", "marginal")
 BASES = ("linear", "polynomial", "fourier", "network")
@@ -72,8 +74,8 @@ class LearnConfig:
 
     learner: str | None = setting(
         None,
-        "Update rule; default: ppo. From logged data: importance weights or likelihood; default: what the data allow.",
-        choices=LEARNERS + OFFLINE_LEARNERS,
+        "Update rule; default: ppo. ars: paired random search. From logged data: importance weights or likelihood; default: what the data allow.",
+        choices=(*LEARNERS, SEARCH, *OFFLINE_LEARNERS),
     )
     gradient: str = setting("marginal", "Score: of the sampled skill, or with the skill summed out.", choices=GRADIENTS)
     step_size_theta: float | None = setting(None, "Step size of the skills; default: the learner's own.", low=0.0)
@@ -166,6 +168,17 @@ class LearnConfig:
         "Result: the mean of the parameters after all updates, update n weighted by n^this; default: the last ones.",
         low=0.0,
     )
+    directions: int = setting(
+        8, "Search (ars, finish): directions per update; the policy is tried on both sides of each.", low=1, high=MOST
+    )
+    perturbation: float = setting(
+        0.1,
+        "Search: length of a trial, in units of the size of the weights; of weights that are 0, as it is.",
+        above=0.0,
+    )
+    search_step: float = setting(
+        0.1, "Search: length of a step, in the same units; it falls to a fifth over the budget.", above=0.0
+    )
     convergence_window: int = setting(
         20, "Updates over which parameters are averaged by the convergence test.", low=1, high=MOST
     )
@@ -201,6 +214,21 @@ class RunConfig:
     eval_episodes: int = setting(64, "Episodes of each evaluation during training, per task.", low=1, high=10_000_000)
     final_episodes: int = setting(1000, "Episodes of the evaluation at the end, per task.", low=1, high=10_000_000)
     deterministic: bool = setting(False, "In the evaluation at the end, take the most probable skill and action.")
+    race: tuple[str, ...] = setting(
+        (),
+        "Runners that race for the first shares of the budget: learner (of learn.learner), or ars from 0; the best goes on.",
+        choices=RUNNERS,
+    )
+    heat: float = setting(0.05, "Share of the budget that a runner of a race gets at a time.", above=0.0, high=0.2)
+    finish: float = setting(
+        0.0, "Share of the budget for a search by ars at the end, from what was learned; 0: none.", low=0.0, high=0.9
+    )
+    pick: float = setting(
+        0.0,
+        "Share of the budget to compare the policy before the finish, the last one and the mean; 0: the last one.",
+        low=0.0,
+        high=0.1,
+    )
     candidates: int = setting(
         0, "Gymnasium environments: policies drawn to start from the best of them; 0 starts from one.", low=0, high=MOST
     )
@@ -284,6 +312,11 @@ class Config:
     offline: OfflineConfig = field(default_factory=OfflineConfig)
     env: EnvConfig = field(default_factory=EnvConfig)
 
+    @property
+    def searches(self) -> bool:
+        """Whether paired random search has a part in the training."""
+        return self.learn.learner == SEARCH or self.run.finish > 0 or SEARCH in self.run.race
+
 
 # What a learner uses where the config leaves it open.
 OPEN = ("optimizer", "step_size_theta", "step_size_beta", "lanes", "schedule", "entropy")
@@ -293,6 +326,8 @@ LEARNER_DEFAULTS = {
     "natural": ("sgd", 0.3, 0.3, 32, "constant", 0.07),
     # Small batches learn soonest, falling step sizes then steady the policy.
     "ppo": ("adam", 0.05, 0.05, 8, "robbins-monro", 0.07),
+    # Nothing of this has a part in a search, which has settings of its own.
+    "ars": ("sgd", 0.0, 0.0, 1, "constant", 0.0),
     "importance": ("adam", 0.1, 0.1, 32, "robbins-monro", 0.07),
     "likelihood": ("adam", 0.1, 0.1, 32, "robbins-monro", 0.07),
 }

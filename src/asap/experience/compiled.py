@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.arrays import compiled
-from asap.base.episodes import EVALUATION, RANDOM, SEARCH
+from asap.base.episodes import EVALUATION, PAIRS, PICK, RANDOM, SEARCH
 from asap.base.keys import Key, fold, root
 from asap.base.spec import TaskSet
 from asap.config.schema import Config
@@ -25,7 +25,7 @@ from asap.runs.signals import StopRequest
 
 # Ids folded into a seed's key: one stream per purpose. 0 and 1 are drawn on the host, with 3 updates play.
 LANES, LOOK = 2, 4
-STREAMS = {EVALUATION: 5, SEARCH: 7, RANDOM: 9}
+STREAMS = {EVALUATION: 5, SEARCH: 7, RANDOM: 9, PAIRS: 11, PICK: 12}
 RANDOM_LANES = RANDOM_STEPS = 64
 AT_ONCE = 16  # Policies of a search, in one program.
 MOST_VISITED = 1 << 13  # Observations of each policy that are kept of a round.

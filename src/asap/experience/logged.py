@@ -157,6 +157,10 @@ def refuse_contradictions(config: Config, tasks: tuple[str, ...]) -> None:
     if config.policy.termination is not None:
         what = "logged data do not tell the skill before"
         raise UserError("policy.termination", what, config.policy.termination, "leave it out")
+    played = {"run.race": list(config.run.race), "run.finish": config.run.finish, "run.pick": config.run.pick}
+    for field, value in played.items():
+        if value:
+            raise UserError(field, "needs to play", value, "leave it out")
     if config.run.search_episodes:
         what = "the search for symmetries needs to play"
         raise UserError("run.search_episodes", what, config.run.search_episodes, "leave it out")

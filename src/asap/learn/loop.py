@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -14,11 +15,11 @@ from asap.base.errors import Interrupted, RunError
 from asap.base.keys import Key, root
 from asap.config.schema import Config
 from asap.experience.protocol import Counters, Evaluation, Experience, Fed
-from asap.learn.regularize import Regularity
-from asap.learn.state import Budget, Metrics, Start, TrainState, first_state, is_active
+from asap.learn.on_the_host import OnTheHost
+from asap.learn.race import Racing
+from asap.learn.stages import Stage, Stages
+from asap.learn.state import Budget, Metrics, Start, TrainState, first_state, idle
 from asap.learn.update import update
-from asap.learn.updates import Diagnostics
-from asap.policy.score import parameters_of
 from asap.runs.checkpoints import belonging
 from asap.runs.events import Callback, Record, Report
 from asap.runs.signals import StopRequest
@@ -33,7 +34,9 @@ class Loop:
 
     def __init__(self, config: Config, experience: Experience, record: Record, callbacks: Sequence[Callback] = ()):
         self.config, self.experience, self.record, self.callbacks = config, experience, record, callbacks
-        self.budget = Budget.of(config)
+        self.racing = Racing(config, experience.tasks, record)
+        self.stages = Stages.of(config, self.racing)
+        self._on_host = OnTheHost(config, experience, record, self.stages)
         seeds = [root(config.run.seed + index) for index in range(config.run.seeds)]
         self.keys = jax.tree.map(lambda *words: np.stack(words), *seeds)
         self._one_update = functools.partial(update, config, experience)
@@ -49,15 +52,16 @@ class Loop:
 
     def start(self, starts: Start) -> TrainState:
         """All seeds before their first update."""
-        return jax.block_until_ready(self._start(self.keys, starts)).counted_from(starts.totals)
+        return self.racing.begun(jax.block_until_ready(self._start(self.keys, starts)).counted_from(starts.totals))
 
     def template(self, starts: Start) -> TrainState:
         """Shapes of the states, before anything is compiled."""
-        return jax.eval_shape(self._start, self.keys, starts).counted_from(starts.totals)
+        return self.racing.shaped(jax.eval_shape(self._start, self.keys, starts).counted_from(starts.totals))
 
     def record_start(self, states: TrainState) -> None:
         """The policy before its first update, as entry 0 of the curve; the update compiles meanwhile."""
-        self._begin_compiling(states)
+        if self._divided(states)[1].any():
+            self._begin_compiling(states)
         evaluation = self.experience.look(states.policy, 0)
         episodes, active = states.totals.episodes.sum(-1), np.ones(self.config.run.seeds, bool)
         event = self._append(0, evaluation, 0.0, episodes=episodes, active=active, env_steps=states.env_steps)
@@ -70,16 +74,24 @@ class Loop:
         try:
             while active and goes_on and not stop.requested:
                 try:
-                    self._wait_for_program(states, stop)
+                    (on_host, in_program), stages = self._divided(states), self.stages.told(states)
+                    if in_program.any():
+                        self._wait_for_program(states, stop)
                     began, compiling = time.monotonic(), self.compile_seconds
-                    advanced, metrics = self._advance_chunk(states)
-                    evaluation = self.experience.look(advanced.policy, int(np.asarray(advanced.iteration).max()))
+                    advanced, metrics, evaluation = states, None, None
+                    if in_program.any():
+                        advanced, metrics = self._advance_chunk(states)
+                        evaluation = self.experience.look(advanced.policy, int(np.asarray(advanced.iteration).max()))
+                        advanced = without_search(advanced, in_program)
+                    if on_host.any():
+                        advanced, metrics, evaluation = self._on_host.advance(advanced, on_host, metrics, evaluation)
+                    advanced = self.racing.moved_on(states, advanced)
                 except Interrupted:  # The chunk is done again when the run is resumed, from the same ids.
                     self._save(states, score)
                     break
                 states = advanced
                 seconds = time.monotonic() - began - (self.compile_seconds - compiling)
-                report = self._log(states, metrics, evaluation, seconds)
+                report = self._log(states, metrics, evaluation, seconds, stages)
                 self._refuse_spoiled(states)
                 self._refuse_weightless(metrics)
                 score = self._compare(states, report.event)
@@ -104,9 +116,9 @@ class Loop:
         return states, parts[0] if len(parts) == 1 else jax.tree.map(lambda *part: np.concatenate(part), *parts)
 
     def _feed(self, states: TrainState) -> Fed | list[Fed]:
-        left = self.budget.left(states.totals, states.env_steps)
+        left = self.stages.left(Stage.MAIN, states)
         counters = Counters(np.asarray(states.iteration), states.totals.episodes.sum(-1), left[:2])
-        return self.experience.feed(states.policy, counters, self._active(states))
+        return self.experience.feed(states.policy, counters, self._divided(states)[1])
 
     def _advance_together(self, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
         return self._advance(*self._arguments(states), fed)
@@ -129,7 +141,7 @@ class Loop:
 
     def _arguments(self, states: TrainState) -> tuple[Budget, Key, TrainState]:
         """What the program takes besides what is fed."""
-        return self.budget.left(states.totals, states.env_steps), self.keys, states.from_zero()
+        return self.stages.left(Stage.MAIN, states), self.keys, states.from_zero()
 
     def _advanced(self, left: Budget, keys: Key, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:
         step, num_updates = over_seeds(self._one_update), self.experience.most_updates
@@ -154,12 +166,18 @@ class Loop:
             self.compile_seconds = time.monotonic() - self._began
 
     def _active(self, states: TrainState) -> np.ndarray:
-        """Asked on the host, where a few numbers cost less in NumPy than operations of JAX one by one."""
-        return is_active(self.config, self.budget, [*map(np.asarray, states.progress)])
+        return self.stages.now(states) != Stage.OVER
+
+    def _divided(self, states: TrainState) -> tuple[np.ndarray, np.ndarray]:
+        """Which seeds are advanced on the host, and which by the compiled program."""
+        on_host = self.stages.on_host(states)
+        return on_host, (self.stages.now(states) == Stage.MAIN) & ~on_host
 
     # ---- Telling ----
 
-    def _log(self, states: TrainState, metrics: Metrics, evaluation: Evaluation, seconds: float) -> Report:
+    def _log(
+        self, states: TrainState, metrics: Metrics, evaluation: Evaluation, seconds: float, stages: list[str]
+    ) -> Report:
         """One line per chunk: its last update, and the evaluation after it. A seed that has stopped stays as it is."""
         update, metrics = int(np.asarray(states.iteration).max()), jax.tree.map(np.asarray, metrics)
         last = jax.tree.map(lambda leaf: leaf[-1], metrics)
@@ -175,6 +193,8 @@ class Loop:
             "explained_variance": last.explained_variance,
             "movement": last.movement,
         }
+        if self.stages.are_several:
+            columns["stage"] = np.asarray(stages)
         if metrics.from_data is not None:
             columns |= jax.tree.map(lambda leaf: leaf.mean(0), metrics.from_data)._asdict()
         event = self._append(update, evaluation, seconds, **columns)
@@ -252,13 +272,11 @@ class Loop:
             raise RunError("offline", what, f"{ess:.2%}", cure)
 
 
-def idle(state: TrainState) -> Metrics:
-    """Of a seed that has stopped and was not updated."""
-    unknown = np.float32(np.nan)
-    nothing = Regularity(unknown, np.full(state.policy.num_skills, unknown))
-    zeros = jax.tree.map(np.zeros_like, parameters_of(state.policy))
-    diagnostics = Diagnostics(zeros, unknown, np.float32(0), nothing)
-    return Metrics(np.zeros((), bool), diagnostics, unknown, np.asarray(state.monitor.movement), None)
+def without_search(states: TrainState, seeds: np.ndarray) -> TrainState:
+    """What a learner goes on with is searched anew."""
+    if states.search is None:
+        return states
+    return eqx.tree_at(lambda s: s.search.updates, states, np.where(seeds, np.int32(0), states.search.updates))
 
 
 def weighted_mean(returns: np.ndarray, shares: np.ndarray) -> float:

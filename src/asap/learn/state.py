@@ -10,25 +10,67 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from asap.base.arrays import from_arrays, lift, stack, to_arrays
+from asap.base.arrays import blank_arrays, from_arrays, lift, stack, to_arrays
 from asap.base.errors import RunError
 from asap.base.keys import Key, host_generator
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals
-from asap.config.schema import Config
+from asap.config.schema import SEARCH, Config
 from asap.experience.protocol import Carry, Experience
 from asap.learn.convergence import Monitor, has_converged, start_monitor
 from asap.learn.judge import Critic, FromData, new_critic
+from asap.learn.regularize import Regularity
 from asap.learn.updates import Diagnostics, optimizer_of
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import Moments, no_moments
-from asap.policy.score import Parameters, parameters_of, with_parameters
+from asap.policy.score import Parameters, parameters_of, with_parameters, without_kept
 from asap.policy.skills import GibbsSkills
 from asap.runs.checkpoints import digest
 
 POLICY, CRITIC = 0, 1  # Ids of what is drawn on the host, one stream per purpose.
 SPAN = 2.0  # Scaled observations lie mostly within this many deviations; the critic's ramps are spread over them.
+
+
+class SearchState(NamedTuple):
+    """Of paired random search (`learn/ars.py`); before it begins, its length is 0 and the rest means nothing."""
+
+    updates: Int[Array, ""]  # Since it began.
+    finishes: Bool[Array, ""]  # Whether it is the finish.
+    unit: Parameters  # A number for each array of weights.
+    before: Parameters
+    mean: Parameters
+
+
+def no_search(parameters: Parameters) -> SearchState:
+    """Traced."""
+    zeros = jax.tree.map(jnp.zeros_like, parameters)
+    return SearchState(jnp.int32(0), jnp.bool_(False), jax.tree.map(lambda _: jnp.float32(1), parameters), zeros, zeros)
+
+
+class RunnerState(NamedTuple):
+    """What a runner of a race has for itself, named as in `TrainState`."""
+
+    policy: ASAPPolicy
+    critic: Critic
+    optimizer: optax.OptState
+    carry: Carry
+    monitor: Monitor
+    moments: Moments | None
+    average: Parameters | None
+    search: SearchState | None
+    alphas: "Alphas | None"
+
+
+class Race(NamedTuple):
+    """A race of runners (`learn/race.py`), on the host: no program has a part in it."""
+
+    heat: Int[np.ndarray, "*seeds"]  # The number of the one that is on.
+    runner: Int[np.ndarray, "*seeds"]  # Who plays.
+    since: Int[np.ndarray, "*seeds 2"]  # Episodes and steps when the heat began.
+    sums: Float[np.ndarray, "*seeds heats 2"]  # Of the returns, in the first and in the last half of each heat,
+    counts: Float[np.ndarray, "*seeds heats 2"]  # and of how many episodes.
+    runners: RunnerState  # Axes (seeds, runners, ...). That of who plays is out of date.
 
 
 class TrainState(eqx.Module):
@@ -45,6 +87,8 @@ class TrainState(eqx.Module):
     spoiled: Bool[Array, ""]  # A gradient was not finite; it was not applied, and the seed has stopped.
     moments: Moments | None = None  # Of the observations, where their scaling is learned.
     average: Parameters | None = None  # Over the updates, where the config asks for it.
+    search: SearchState | None = None  # Where the learner or the finish is a search.
+    race: Race | None = None
     alphas: "Alphas | None" = None  # As they began, where they are sharpened.
 
     @property
@@ -67,12 +111,16 @@ class TrainState(eqx.Module):
         def zero(counted: np.ndarray) -> np.ndarray:
             return np.zeros(counted.shape, jax.dtypes.canonicalize_dtype(counted.dtype))
 
-        return eqx.tree_at(_counts, self, jax.tree.map(zero, _counts(self)))
+        counted = eqx.tree_at(_counts, self, jax.tree.map(zero, _counts(self)))
+        return counted.with_race(None)
 
     def counted_on(self, before: "TrainState") -> "TrainState":
         """After a program that counted from 0: with what was counted before it, on the host, in 64 bits."""
         summed = jax.tree.map(lambda old, new: old + np.asarray(new), _counts(before), _counts(self))
-        return eqx.tree_at(_counts, self, summed)
+        return eqx.tree_at(_counts, self, summed).with_race(before.race)
+
+    def with_race(self, race: Race | None) -> "TrainState":
+        return eqx.tree_at(lambda s: s.race, self, race, is_leaf=lambda node: node is None)
 
 
 def _counts(states):
@@ -112,6 +160,15 @@ class Metrics(NamedTuple):
     explained_variance: Float[Array, ""]
     movement: Float[Array, ""]
     from_data: FromData | None
+
+
+def idle(state: TrainState) -> Metrics:
+    """Of a seed that has stopped and was not updated."""
+    unknown = np.float32(np.nan)
+    nothing = Regularity(unknown, np.full(state.policy.num_skills, unknown))
+    zeros = jax.tree.map(np.zeros_like, parameters_of(state.policy))
+    diagnostics = Diagnostics(zeros, unknown, np.float32(0), nothing)
+    return Metrics(np.zeros((), bool), diagnostics, unknown, np.asarray(state.monitor.movement), None)
 
 
 class Pace(NamedTuple):
@@ -194,9 +251,19 @@ def no_totals(tasks: TaskSet) -> EpisodeTotals:
 
 def drawn_start(config: Config, tasks: TaskSet, seed: int, policy: ASAPPolicy | None = None) -> Start:
     """One seed before anything was played: from a policy that is given, or else drawn."""
-    policy = drawn_policy(config, tasks, seed) if policy is None else policy
+    if policy is None:
+        policy = drawn_policy(config, tasks, seed)
+        # Where weights are 0, a small change decides what is done: a search sees a difference at once.
+        policy = with_zero_skills(policy) if config.learn.learner == SEARCH and not config.policy.rules else policy
     moments = no_moments(len(tasks.spec.observation_names)) if tasks.is_scaled else None
     return Start(policy, drawn_critic(config, tasks, seed), no_totals(tasks), moments)
+
+
+def with_zero_skills(policy: ASAPPolicy) -> ASAPPolicy:
+    """But for those that are kept."""
+    weights = parameters_of(policy)
+    nothing = without_kept(policy, weights._replace(theta=np.zeros_like(weights.theta)), weights)
+    return with_parameters(policy, jax.tree.map(np.asarray, nothing))
 
 
 def first_state(config: Config, experience: Experience, key: Key, start: Start) -> TrainState:
@@ -214,6 +281,7 @@ def first_state(config: Config, experience: Experience, key: Key, start: Start) 
         spoiled=jnp.bool_(False),
         moments=start.moments,
         average=None if config.learn.averaging is None else parameters,
+        search=no_search(parameters) if config.searches else None,
         alphas=Alphas.of(start.policy) if config.learn.sharpening != 1 else None,
     )
 
@@ -238,7 +306,8 @@ def restored(template: TrainState, arrays: dict[str, np.ndarray]) -> TrainState:
         what = "is of an earlier release, whose critic did not see the skill in force"
         cure = "train again, or start from its policy by `asap transfer`"
         raise RunError("checkpoint", what, f"{hidden.shape[-1]} inputs in place of {size}", cure)
-    return from_arrays(template, renamed)
+    blank = blank_arrays(template.search, "search.")  # A run that was begun without a search may go on with one.
+    return from_arrays(template, blank | renamed)
 
 
 def parameter_digest(policy: ASAPPolicy) -> str:

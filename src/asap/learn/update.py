@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -14,7 +15,7 @@ from asap.config.schema import Config
 from asap.experience.protocol import Batch, Carry, Experience, Fed
 from asap.learn.convergence import averaged, watch
 from asap.learn.judge import Judged, Terms, judge
-from asap.learn.state import Budget, Metrics, TrainState, is_active
+from asap.learn.state import Budget, Metrics, SearchState, TrainState, is_active
 from asap.learn.updates import UPDATES, Inputs, Step
 from asap.policy import scaling
 from asap.policy.policy import NOTHING
@@ -123,7 +124,12 @@ def scaled_by(state: TrainState, moments: Moments) -> TrainState:
         monitor=monitor,
         optimizer=optimizer,
         average=None if state.average is None else parameters(state.average),
+        search=None if state.search is None else _rescaled(state.search, parameters),
     )
+
+
+def _rescaled(search: SearchState, parameters: Callable[[Parameters], Parameters]) -> SearchState:
+    return search._replace(before=parameters(search.before), mean=parameters(search.mean))
 
 
 def all_finite(tree) -> Bool[Array, ""]:

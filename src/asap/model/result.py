@@ -1,6 +1,7 @@
 """What a training or an evaluation came to, in plain numbers: what `evaluate`, `asap train` and `asap eval` tell."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from asap.base import stats
 from asap.base.arrays import known_mean
+from asap.base.numbers import number
 from asap.base.spec import TaskSet
 from asap.config.schema import Config
 from asap.experience.protocol import Evaluation
@@ -32,6 +34,8 @@ class Result:
     ess: list[float] | None  # Of the last chunk, where logged data were learned from.
     verdict: Verdict | None  # None if stopped before.
     nothing_left: str | None = None  # Why a run that was resumed had nothing more to learn.
+    races: Sequence[Mapping[str, Any]] = ()  # Of each seed, where runners have raced.
+    picks: Sequence[Mapping[str, Any]] = ()  # Of each seed, where its outcome was picked by fresh episodes.
 
     def notes(self) -> list[str]:
         """What a user should know about the outcome, a sentence each."""
@@ -39,7 +43,7 @@ class Result:
         config, verdict = self.config, [] if self.verdict is None else self.verdict.notes()
         if config.policy.rules and config.run.source is None and self.finished and 0 in self.updates:
             verdict = ["without an update the result is the given rules, as they are", *verdict]
-        return [*already, *verdict]
+        return [*already, *_races_in_words(self.races), *_picks_in_words(self.picks), *verdict]
 
     def summary(self, path: str) -> dict:
         """The JSON object of `asap train`. Of a run that was stopped, the numbers of the final evaluation are null."""
@@ -67,6 +71,8 @@ class Result:
             "finished": self.finished,
             "parameters_sha256": self.parameters_sha256,
             **({} if self.ess is None else {"offline": {"data": config.offline.data, "ess": self.ess}}),
+            **({"race": list(self.races)} if self.races else {}),
+            **({"pick": list(self.picks)} if self.picks else {}),
             "verdict": None if self.verdict is None else self.verdict.as_dict(),
             "notes": self.notes(),
             "run": path,
@@ -96,6 +102,27 @@ class Result:
             return None
         names = ("misspecified", "approx_optimal", "dp_optimal", "near_optimal")
         return {name: _weighted(self.tasks.shares, [getattr(one, name) for one in references]) for name in names}
+
+
+def _races_in_words(races: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Who has won, and what each returned in the first heat."""
+    if len(races) == 1:
+        (race,) = races
+        each = (f"{name} {number(mean)}" for name, mean in zip(race["runners"], race["returns"]))
+        return [f"the race was won by {race['runners'][race['winner']]}, {race['winner'] + 1} of {', '.join(each)}"]
+    counts = Counter(race["runners"][race["winner"]] for race in races)
+    return [f"races won: {', '.join(f'{n} in {c} seeds' for n, c in counts.items())}"] if counts else []
+
+
+def _picks_in_words(picks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Which policy fresh episodes have chosen at the end."""
+    if len(picks) == 1:
+        (pick,) = picks
+        others = (f"{name} {number(mean)}" for name, mean in pick["returns"].items() if name != pick["chosen"])
+        chosen = f"{pick['chosen']} was picked: over {pick['episodes']:,} fresh episodes it returned"
+        return [f"{chosen} {number(pick['returns'][pick['chosen']])}, {', '.join(others)}"]
+    counts = Counter(pick["chosen"] for pick in picks)
+    return [f"picked by fresh episodes: {', '.join(f'{n} in {c} seeds' for n, c in counts.items())}"] if counts else []
 
 
 def _over_seeds(

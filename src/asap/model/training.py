@@ -107,7 +107,15 @@ def train(
         ess=ess[-1] if ess else None,
         verdict=verdict,
         nothing_left=nothing_left,
+        races=told_of_seeds(record, "race"),
+        picks=told_of_seeds(record, "pick"),
     )
+
+
+def told_of_seeds(record: Record, kind: str) -> list[dict]:
+    """The last event of this kind of each seed: a run that was resumed may have told it twice."""
+    found = {event["seed"]: event for event in record.events() if event.get("kind") == kind}
+    return [{name: value for name, value in found[seed].items() if name != "kind"} for seed in sorted(found)]
 
 
 def outcome_of(training: Training, states: TrainState) -> ASAPPolicy:

@@ -52,7 +52,7 @@ class NewerFormat(BadFile):
 
 # What the arrays of a checkpoint have no meaning without. Budgets, step sizes and the like may change.
 _BELONGS = (
-    "run.tasks run.weights run.seed run.seeds learn.learner learn.gradient learn.optimizer "
+    "run.tasks run.weights run.seed run.seeds run.race learn.learner learn.gradient learn.optimizer "
     "offline.fingerprint env.max_steps env.reward_scale"
 ).split()
 

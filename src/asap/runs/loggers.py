@@ -62,10 +62,11 @@ class ProgressBar:
     def show(self, report: Report) -> None:
         """A callback between updates."""
         done = report.env_steps if self.in_steps else report.episodes
-        self.tell(report.update, int(np.min(done)), float(np.mean(report.returns)))
+        stages = set(report.event.get("stage", ())) - {"main", "over"}
+        self.tell(report.update, int(np.min(done)), float(np.mean(report.returns)), " and ".join(sorted(stages)))
 
-    def tell(self, update: int, done: int, mean: float) -> None:
-        self.count(done, f", update {update}", f", return {mean:.1f}")
+    def tell(self, update: int, done: int, mean: float, stage: str = "") -> None:
+        self.count(done, f", update {update}", f", return {mean:.1f}{stage and f', {stage}'}")
 
     def count(self, done: int, update: str = "", result: str = "") -> None:
         """So much of the budget; there may be neither updates nor returns to tell."""
