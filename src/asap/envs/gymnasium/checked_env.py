@@ -61,7 +61,7 @@ class CheckedEnv:
 
     def __init__(self, source: EnvSource, limits: EnvLimits):
         self._limits, self._isolated, notes = limits, Isolated(), Notes()
-        self._note, self.take_notes = notes.add, notes.take
+        self._note, self.take_notes, self._call = notes.add, notes.take, self._isolated.call
         before = Surroundings.now()
         try:
             self._env = self._isolated.run(source.build)
@@ -106,7 +106,7 @@ class CheckedEnv:
         self._actions.append(action)
         self._elapsed += 1
         try:
-            answer = self._isolated.call(self._env.step, theirs)
+            answer = self._call(self._env.step, theirs)
         except BaseException as error:
             if is_of_a_person(error):
                 raise
