@@ -104,7 +104,7 @@ class Player:
         self.bits = 1 << np.arange(self.num_planes)
         self._no_sides = [0.0] * self.num_planes
         shared = self._static.get("region_skills")
-        self._shared = None if shared is None else np.asarray(shared)  # The skill of each region, where some share one.
+        self.shared = None if shared is None else np.asarray(shared)  # The skill of each region, where some share one.
         kind, theta = self._static["skills"], self._arrays["theta"]
         self._theta = self._arrays["alpha_theta"] * theta if kind == "gibbs" else theta
         self._noise = _NOISE[kind]
@@ -184,7 +184,7 @@ class Player:
             if margin > side:
                 region += bit
             bit += bit
-        skill = region if self._shared is None else int(self._shared[region])
+        skill = region if self.shared is None else int(self.shared[region])
         scores = []
         for score, slopes in policy.skills[skill]:
             for slope, number in zip(slopes, numbers):
@@ -207,8 +207,8 @@ class Player:
     ) -> Choice:
         margins = policy.margins(x)
         skill = int((margins > sides).dot(self.bits))
-        if self._shared is not None:
-            skill = int(self._shared[skill])
+        if self.shared is not None:
+            skill = int(self.shared[skill])
         if self.termination is not None and previous != NO_SKILL:
             if stay < (1 - self.termination) * self._probability(margins, previous):
                 skill = previous
@@ -232,7 +232,7 @@ class Player:
 
     def _probability(self, margins: Float[np.ndarray, "K"], skill: int) -> float:
         """p(i | x) of one skill."""
-        if self._shared is not None:
+        if self.shared is not None:
             return float(self._probabilities(margins)[skill])
         signs = np.where(self.bits & skill, 1.0, -1.0)
         return float(np.exp(-np.logaddexp(0.0, -signs * margins).sum()))
@@ -240,12 +240,12 @@ class Player:
     def _probabilities(self, margins: Float[np.ndarray, "K"]) -> Float[np.ndarray, "S"]:
         """p(i | x) of every skill: the sum over its regions."""
         signs = np.where(self.bits & np.arange(1 << self.num_planes)[:, None], 1.0, -1.0)
-        return np.bincount(self._shared, np.exp(-np.logaddexp(0.0, -signs * margins).sum(1)))
+        return np.bincount(self.shared, np.exp(-np.logaddexp(0.0, -signs * margins).sum(1)))
 
     def _likeliest_skill(self, margins: Float[np.ndarray, "K"], previous: int) -> int:
         skill = int((margins > 0).dot(self.bits))
-        if self._shared is not None:  # Of the likeliest region.
-            skill = int(self._shared[skill])
+        if self.shared is not None:  # Of the likeliest region.
+            skill = int(self.shared[skill])
         if self.termination is None or previous in (NO_SKILL, skill):
             return skill
         # P(j) = (1 - s) p_j, and s more for the skill in force, where s = (1 - termination) p_previous.
