@@ -30,7 +30,7 @@ from asap.policy.scaling import moments_of
 from asap.workers.dispatch import Dispatcher
 from asap.workers.grouping import Grouping
 
-SMALLEST, GROWTH = 2048, 4
+SMALLEST, GROWTH = 1024, 2
 MANY_UPDATES = 16
 STEPS_PER_EPISODE = 256  # Of a batch: as many episodes make a round.
 ENOUGH = 200  # Episodes, before anything is said of all of them.

@@ -40,7 +40,7 @@ class _Group:
         self._limit, self._scale = form.time_limit, float(form.limits.reward_scale)
         self._seen = np.zeros((ROOM + 1, LANES, len(self._low)), np.float32)
         self._rewards = np.zeros((ROOM, LANES))
-        self._chosen = np.zeros((2, ROOM, LANES), np.int32)  # Skills and actions.
+        self._skills, self._actions = np.zeros((2, ROOM, LANES), np.int32)
         self._now, self._waiting = 0, iter(range(len(work.episodes)))
         self._running: dict[int, tuple[int, int]] = {}  # By lane: index of the episode, and when it began.
         self._is_running = np.zeros(LANES, bool)
@@ -71,17 +71,17 @@ class _Group:
         now = self._now
         if now == len(self._rewards):
             self._grow()
-        chosen = self._player.choose(now, self._seen[now])
-        self._chosen[:, now] = chosen
+        self._skills[now], actions = self._player.choose(now, self._seen[now])
+        self._actions[now] = actions
         self._watch(self._shown[0], now - self._shown[1] + 1)
-        observations, self._rewards[now], terminated, truncated = self._form.step(chosen[1])
+        observations, self._rewards[now], terminated, truncated = self._form.step(actions)
         self._now = now = now + 1
         self._seen[now] = observations
         ended = (terminated | truncated) & self._is_running
         if now - self._oldest >= self._limit:
             for lane, (_, began) in self._running.items():
                 ended[lane] |= now - began >= self._limit
-        if ended.any():
+        if np.count_nonzero(ended):
             for lane in np.flatnonzero(ended).tolist():
                 self._end(lane, bool(terminated[lane]), bool(truncated[lane]))
                 self._begin(lane)
@@ -94,13 +94,12 @@ class _Group:
         is_inside = (np.abs(seen) < SURELY).all() and ((seen >= self._low) & (seen <= self._high)).all()
         if not (is_inside and (np.abs(rewards) < LARGE).all()):
             raise Unsuited("it gave numbers that are outside of their bounds, or not finite")
-        skills, actions = self._chosen[:, steps, lane].copy()
+        chosen = (each[steps, lane].copy() for each in (self._skills, self._actions))
         notes = () if terminated or truncated else (cut_note(self._limit),)
-        steps = seen, skills, actions, rewards.astype(np.float32)
+        steps = seen, *chosen, rewards.astype(np.float32)
         self._played[index] = Played(self._work.episodes[index], *steps, terminated, None, notes)
 
     def _grow(self) -> None:
-        self._seen, self._rewards = (
-            np.concatenate([a, np.zeros_like(a[: self._now])]) for a in (self._seen, self._rewards)
-        )
-        self._chosen = np.concatenate([self._chosen, np.zeros_like(self._chosen)], axis=1)
+        arrays = self._seen, self._skills, self._actions, self._rewards
+        more = (np.concatenate([array, np.zeros_like(array[: self._now])]) for array in arrays)
+        self._seen, self._skills, self._actions, self._rewards = more
