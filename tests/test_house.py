@@ -45,7 +45,14 @@ SHORT = {
 }
 KINDS = {"CompiledTask", "HostedTask"}
 MAY_ASK_FOR_KINDS = ("asap.envs", "asap.experience.choose")
-WITHOUT_JAX = ("asap.workers", "asap.policy.host", "asap.policy.lanes", "asap.base.spec", "asap.base.episodes", "asap.envs.gymnasium")
+WITHOUT_JAX = (
+    "asap.workers",
+    "asap.policy.host",
+    "asap.policy.lanes",
+    "asap.base.spec",
+    "asap.base.episodes",
+    "asap.envs.gymnasium",
+)
 WITH_JAX = ("asap.envs.gymnasium.exported",)  # Our compiled tasks, for Gymnasium.
 NEEDS_JAX = {"jax", "jaxlib", "equinox", "optax"}
 

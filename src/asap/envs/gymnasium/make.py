@@ -105,7 +105,8 @@ class EnvSource(NamedTuple):
             return False
         import gymnasium
 
-        return gymnasium.spec(self.name).vector_entry_point is not None
+        spec = gymnasium.registry.get(self.name.rpartition(":")[2])
+        return spec is not None and spec.vector_entry_point is not None
 
     def build_vector(self, num_lanes: int) -> Any:
         """A gymnasium.vector.VectorEnv."""
