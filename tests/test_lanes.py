@@ -120,11 +120,13 @@ def test_what_has_no_vector_form_is_played_one_by_one():
 
 def test_a_refusal_is_said_once_and_works_have_one_episode():
     said: list[str] = []
+    events: list[dict] = []
     one, planned = plan(), ids(MOST + FEWEST)
     for source, sizes in ((cart(), [MOST, FEWEST]), (cart("drifts"), [1] * len(planned)), (cart(vector=False), None)):
-        works = Grouping((source,), said.append).works([(one, each) for each in planned], False)
+        works = Grouping((source,), said.append, events.append).works([(one, each) for each in planned], False)
         assert [len(work.episodes) for work in works] == (sizes or [1] * len(planned))
         assert tuple(itertools.chain(*(work.episodes for work in works))) == planned
+    assert [event["used"] for event in events] == [True, False]
     assert len(said) == 1 and said[0].startswith("the vector form of the environment is not used: its steps differ")
     few = Grouping((cart(),), said.append).works([(one, each) for each in ids(FEWEST - 1)], False)
     assert len(few) == FEWEST - 1

@@ -10,6 +10,7 @@ that few programs are compiled.
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -50,14 +51,15 @@ class Hosted:
         dispatcher: Dispatcher,
         notice: Callable[[str], None],
         watch: Callable[[int], None] | None = None,
+        record: Callable[[dict[str, Any]], None] | None = None,
     ):
-        """`watch` looks after each update whether the environments still are what they were."""
+        """`watch` looks after each update whether the environments still are what they were; `record` takes events."""
         self.config, self.tasks, self._dispatcher, self._watch = config, tasks, dispatcher, watch
         self._warnings = EpisodeWarnings(notice, config.env.allow_one_step)
         learn = config.learn
         self._round = learn.round_episodes or max(2, learn.batch_steps // STEPS_PER_EPISODE)
         self._seeds = range(config.run.seed, config.run.seed + config.run.seeds)
-        self._grouping = Grouping(tuple(task.hosted_source for task in tasks.tasks), notice)
+        self._grouping = Grouping(tuple(task.hosted_source for task in tasks.tasks), notice, record)
         self._recent: list[list[Played]] = [[] for _ in self._seeds]
 
     def begin(self, key: Key) -> None:

@@ -5,12 +5,13 @@ Which episodes make a work is decided by the plan alone, and an episode has the 
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from asap.base.episodes import EpisodeId
 from asap.envs.gymnasium.make import HostedSource
-from asap.envs.gymnasium.vector_form import LANES, Unsuited
+from asap.envs.gymnasium.vector_form import LANES
 from asap.policy.host import Plan
-from asap.workers.vector_check import FEWEST, checked_form
+from asap.workers.vector_check import FEWEST, why_not
 from asap.workers.work import Work
 
 MOST = 2 * LANES  # Episodes of a work: when the short ones have ended, others take their lanes.
@@ -19,10 +20,16 @@ Planned = tuple[Plan, EpisodeId]
 
 
 class Grouping:
-    """Numbers works and cuts them. `notice` hears once where an environment has a vector form that is not used."""
+    """Numbers works and cuts them. `notice` hears once where an environment has a vector form that is not used; `record`
+    gets an event that says which form plays."""
 
-    def __init__(self, sources: tuple[HostedSource, ...], notice: Callable[[str], None]):
-        self._sources, self._notice = sources, notice
+    def __init__(
+        self,
+        sources: tuple[HostedSource, ...],
+        notice: Callable[[str], None],
+        record: Callable[[dict[str, Any]], None] | None = None,
+    ):
+        self._sources, self._notice, self._record = sources, notice, record
         self._numbers = itertools.count()  # They tell answers apart and have no part in the result.
         self._side_by_side: dict[int, bool] = {}  # By task.
 
@@ -46,9 +53,10 @@ class Grouping:
             source = self._sources[task]
             self._side_by_side[task] = source.limits.vector and source.source.has_vector_form()
             if self._side_by_side[task]:
-                try:
-                    checked_form(source).close()
-                except Unsuited as reason:
-                    self._side_by_side[task] = False
+                reason = why_not(source)
+                self._side_by_side[task] = not reason
+                if reason:
                     self._notice(f"the vector form of the environment is not used: {reason}")
+                if self._record is not None:
+                    self._record({"kind": "vector form", "env": source.source.name, "used": not reason, "why": reason})
         return self._side_by_side[task]

@@ -34,6 +34,15 @@ def checked_form(hosted: HostedSource) -> VectorForm:
     return form
 
 
+def why_not(hosted: HostedSource) -> str:
+    """Why the vector form is not used, in words; empty where it is."""
+    try:
+        checked_form(hosted).close()
+    except Unsuited as reason:
+        return str(reason)
+    return ""
+
+
 def _limited(hosted: HostedSource, most: int) -> HostedSource:
     limits = hosted.limits
     shorter = most if limits.max_steps is None else min(most, limits.max_steps)
