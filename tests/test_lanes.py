@@ -16,6 +16,7 @@ from asap.base.errors import RunError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
 from asap.envs.gymnasium.vector_form import LANES, Unsuited
 from asap.policy.host import Plan, Player
+from asap.policy.lanes import LanePlayer
 from asap.workers import dispatch
 from asap.workers.dispatch import Dispatcher
 from asap.workers.episode import play_episode
@@ -80,6 +81,17 @@ def test_an_episode_does_not_depend_on_those_beside_it():
     with closing(checked_form(CART_POLE)) as form:
         alone, among = (play_side_by_side(form, Player(plan()), Work(0, plan(), each)) for each in (few, many))
     assert [digest(one) for one in alone.played] == [digest(one) for one in among.played[:-5:-1]]
+
+
+def test_sums_have_one_order():
+    """1 + 1e16 - 1e16 is 0 from left to right, and 1 where the last two are added first."""
+    one, x = plan(), np.ones((LANES, 4), np.float32)
+    one.arrays.update({"psi.shift": np.zeros(4), "psi.scale": np.ones(4), "alpha_beta": np.float64(1.0)})
+    one.arrays["beta"] = np.float64([[1.0, 1e16, -1e16, 0.0, 0.0]])
+    player = Player(one)
+    player.begin(ids(1)[0].choices(), deterministic=True)
+    assert player.choose(x[0])[0] == 0
+    assert LanePlayer(player, LANES, deterministic=True).choose(0, x)[0].tolist() == [0] * LANES
 
 
 def test_any_number_of_workers_gives_the_same():
