@@ -101,8 +101,9 @@ def check_env(
     from asap.base.episodes import require_episodes, require_seed
     from asap.envs.gymnasium import determinism
     from asap.envs.gymnasium.checked_env import CheckedEnv
-    from asap.envs.gymnasium.make import EnvLimits, EnvSource
+    from asap.envs.gymnasium.make import EnvLimits, EnvSource, HostedSource
     from asap.envs.gymnasium.task import describe
+    from asap.workers.vector_check import why_not
 
     source, limits = EnvSource(name, options), limits or EnvLimits()
     if replay is not None:
@@ -118,6 +119,7 @@ def check_env(
     report = {"env": name, "options": options, "observations": observations, "actions": list(spec.action_names)}
     report |= {"continuous": spec.continuous, "action_space": str(task.action_space), "horizon": spec.horizon}
     report |= {"reward_threshold": task.threshold, "episodes": episodes, **played, "warnings": [*task.notes, *notes]}
+    report["vector_form"] = None if not source.has_vector_form() else why_not(HostedSource(source, limits)) or "used"
     report["not_deterministic"] = determinism.check(lambda: CheckedEnv(source, limits), seeds[:TWICE])
     tell(as_json, report, _check_in_words(report))
 
@@ -218,6 +220,11 @@ def _check_in_words(report: dict[str, Any]) -> str:
         *(f"  warning: {warning}" for warning in report["warnings"]),
         f"  deterministic: {'yes' if report['not_deterministic'] is None else 'no: ' + report['not_deterministic']}",
     ]
+    if report["vector_form"] is not None:
+        is_used = report["vector_form"] == "used"
+        lines.append(
+            f"  vector form: {'used, its bits are the same' if is_used else 'not used: ' + report['vector_form']}"
+        )
     return "\n".join(lines)
 
 

@@ -101,8 +101,12 @@ class LearnConfig:
     batch_steps: int = setting(
         512, "Gymnasium environments: steps per update, at least; episodes are played to their end.", low=1, high=MOST
     )
-    round_episodes: int = setting(
-        2, "Gymnasium environments: episodes are added to a batch in rounds of so many.", low=1, high=MOST
+    round_episodes: int | None = setting(
+        None,
+        "Gymnasium environments: episodes are added to a batch in rounds of so many, played side by side; default: one "
+        "for each 256 steps of learn.batch_steps, at least 2.",
+        low=1,
+        high=MOST,
     )
     batch_episodes: int = setting(
         32,
@@ -293,6 +297,9 @@ class EnvConfig:
         "How often an episode is tried again that makes its worker die or hang, or whose reset raises.",
         low=0,
         high=1000,
+    )
+    vector: bool = setting(
+        True, "Step episodes side by side where Gymnasium has a vector form of the environment with the same bits."
     )
     on_no_workers: str = setting("wait", "When no worker is left alive: wait, or fail.", choices=("wait", "fail"))
 

@@ -81,7 +81,7 @@ def notes_on(tasks: Iterable[Task]) -> list[str]:
 
 
 def limits_of(env: EnvConfig) -> EnvLimits:
-    return EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.retries)
+    return EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.retries, env.vector)
 
 
 def options_of(env: EnvConfig) -> dict:

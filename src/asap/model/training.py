@@ -70,7 +70,7 @@ def train(
     Who stops gets no evaluation; before the first state there is nothing to return, and `Interrupted` is raised.
     """
     began, config, tasks, record = time.monotonic(), training.config, training.tasks, training.record
-    player = choose(config, tasks, training.workers, training.folder, training.notice, stop=stop)
+    player = choose(config, tasks, training.workers, training.folder, training.notice, stop=stop, record=record.append)
     with contextlib.closing(player) as experience:
         loop = Loop(config, experience, record, training.callbacks)
         if saved is None:

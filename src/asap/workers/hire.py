@@ -9,9 +9,10 @@ from asap.base.errors import RunError, UserError
 from asap.base.files import reported
 from asap.envs.gymnasium.make import HostedSource
 from asap.workers.dispatch import Dispatcher
+from asap.workers.episode import nobody_watches
 from asap.workers.failures import Recording, failure
 from asap.workers.messages import Ready
-from asap.workers.play import Environments, nobody_watches, play_chunk
+from asap.workers.play import Environments, play_chunk
 from asap.workers.pool import Pool
 from asap.workers.work import Event, Failed, Work, WorkerProgress, Workers
 

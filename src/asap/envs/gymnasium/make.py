@@ -31,6 +31,7 @@ class EnvLimits(NamedTuple):
     strict_obs: bool = False  # Observations outside their bounds: an error rather than a note.
     reward_scale: float = 1.0
     env_retries: int = 5  # env.retries, for a `reset` that raises; files have it by this name.
+    vector: bool = True  # Whether a vector form may play.
 
     @classmethod
     def checked(cls, *values: Any, **named: Any) -> "EnvLimits":
@@ -44,8 +45,9 @@ class EnvLimits(NamedTuple):
         scale = limits.reward_scale
         if type(scale) not in (int, float) or not 0 < scale <= sys.float_info.max or float(scale) != scale:
             raise ValueError("reward_scale must be a finite number above 0")
-        if type(limits.strict_obs) is not bool:
-            raise ValueError("strict_obs must be true or false")
+        for name in ("strict_obs", "vector"):
+            if type(getattr(limits, name)) is not bool:
+                raise ValueError(f"{name} must be true or false")
         return limits._replace(reward_scale=float(scale))
 
 
@@ -105,6 +107,21 @@ class EnvSource(NamedTuple):
             if is_of_a_person(error):
                 raise
             raise _explain(self.name, error) from error
+
+    def has_vector_form(self) -> bool:
+        """Whether Gymnasium's registry has one, for a plain id."""
+        if self.named_by or self.make is not None or ":" in self.name and _find_factory(self.name) is not None:
+            return False
+        import gymnasium
+
+        spec = gymnasium.registry.get(self.name.rpartition(":")[2])
+        return spec is not None and spec.vector_entry_point is not None
+
+    def build_vector(self, num_lanes: int) -> Any:
+        """A gymnasium.vector.VectorEnv."""
+        import gymnasium
+
+        return gymnasium.make_vec(self.name, num_lanes, vectorization_mode="vector_entry_point", **self.options)
 
     def by_stranger(self, path: str | os.PathLike) -> "EnvSource":
         """As a file of unknown origin may name it: ids of Gymnasium's own are made, with harmless options; no other."""
