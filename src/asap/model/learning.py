@@ -1,15 +1,17 @@
 """What `model.learn` and `model.play` do: one training of a model's policies, and episodes of policies on its tasks."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from asap.base.arrays import to_arrays
-from asap.base.episodes import EVALUATION, require_episodes, require_seed
-from asap.base.spec import TaskSet
+from asap.base.episodes import EVALUATION, require_episodes, require_integer, require_seed
+from asap.base.errors import UserError
+from asap.base.spec import Task, TaskSet
+from asap.compose import with_budget
 from asap.config.schema import Config
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, OnProgress
@@ -43,16 +45,32 @@ class LearnedModel(NamedTuple):
     stop: StopRequest
 
 
+def with_more(config: Config, steps: Any, episodes: Any, spent: tuple[int, int] | None) -> Config:
+    """The config with the budget of a call, in addition to what was spent."""
+    steps = None if steps is None else require_integer("total_timesteps", steps, 1)
+    episodes = None if episodes is None else require_integer("episodes", episodes, 1)
+    return with_budget(config, episodes, steps, spent)
+
+
+def task_named(tasks: TaskSet, name: str | None) -> Task:
+    """None means the first."""
+    for task in tasks.tasks:
+        if name in (None, task.name):
+            return task
+    raise UserError("task", "the model was not made for it", repr(name), f"choose from {', '.join(tasks.names)}")
+
+
 def learned(
     config: Config,
     tasks: TaskSet,
     held: Held,
     run: Path | None,
     workers: str,
-    callbacks: Sequence[Callback],
+    callback: Callback | Iterable[Callback] | None,
     *log_to: Any,
 ) -> LearnedModel:
     """One training; `log_to` are the places that `loggers` takes."""
+    callbacks = [callback] if callable(callback) else list(callback or ())
     with StopRequest() as stop, loggers(config, *log_to) as (log, phase):
         given, source = start_from(config, tasks) if held.policies is None else (held.policies, held.source)
         recorded = None if run is None else run_at(run, config, tasks)

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base.arrays import member, stack, to_arrays
-from asap.base.episodes import integer_or_none, require_episodes, require_integer, require_seed
-from asap.base.errors import UserError
+from asap.base.episodes import integer_or_none, require_episodes, require_seed
 from asap.base.spec import Task, TaskSet
-from asap.compose import compose, feature_settings, given_task, refuse_unsaid, with_budget
+from asap.compose import compose, feature_settings, given_task, refuse_unsaid
 from asap.config.schema import Config
 from asap.config.toml import parse_settings
 from asap.envs.gymnasium.task import without_env
@@ -32,11 +31,12 @@ from asap.experience.protocol import Evaluation, OnProgress, ignore_progress
 from asap.learn.source import NOTHING_TAKEN
 from asap.model import reading
 from asap.model.files import Saved, policies_in, read_saved, saved_to_join, write_saved
-from asap.model.learning import Held, learned, play
+from asap.model.learning import Held, learned, play, task_named, with_more
 from asap.model.predict import Predictor
 from asap.model.pruning import prune
 from asap.model.result import Result, evaluation_report
 from asap.model.source import transferred
+from asap.model.surgery import flip_planes, grow_plane, merge
 from asap.model.training import blank_start, seeds_of
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from asap.show.words.explain import Explanation
 
 Settings = str | Iterable[str] | Mapping[str, Any]
-EPISODES_TO_READ = 200  # Played at most to tell how much each skill is used, for words and pictures.
 
 
 class ASAP:
@@ -164,11 +163,7 @@ class ASAP:
 
     def task(self, name: str | None) -> Task:
         """The task of that name; none given means the first."""
-        for task in self.tasks.tasks:
-            if name in (None, task.name):
-                return task
-        cure = f"choose from {', '.join(self.tasks.names)}"
-        raise UserError("task", "the model was not made for it", repr(name), cure)
+        return task_named(self.tasks, name)
 
     def learn(
         self,
@@ -188,18 +183,15 @@ class ASAP:
         `run` is a directory to record in: learning curve, checkpoints; a run that is there already is gone on with.
         Ctrl-C keeps what was learned so far and raises KeyboardInterrupt, SIGTERM does the same and raises SystemExit.
         """
-        callbacks = [callback] if callable(callback) else list(callback or ())
         if self._unsaid is not None:
             refuse_unsaid(self.config, self._unsaid)
         joined = None if run is None else saved_to_join(Path(run), self.config, self._state)
         if joined is not None:
             self._adopt(joined)
-        steps = None if total_timesteps is None else require_integer("total_timesteps", total_timesteps, 1)
-        episodes = None if episodes is None else require_integer("episodes", episodes, 1)
         spent = None if self._state is None else (self.num_episodes, self.num_timesteps)
-        config = with_budget(self.config, episodes, steps, spent)
+        config = with_more(self.config, total_timesteps, episodes, spent)
         held = Held(None if self._is_drawn else self.policies, self._state, self._source)
-        how = self._workers, callbacks, tensorboard_log, wandb_project, progress_bar
+        how = self._workers, callback, tensorboard_log, wandb_project, progress_bar
         found = learned(config, self.tasks, held, None if run is None else Path(run), *how)
         self._hold(found.policies, found.state, *found.counts[self._index])
         self.result, self._verdict = found.result, found.result.verdict
@@ -258,7 +250,7 @@ class ASAP:
     ) -> "Explanation":
         """The same with its numbers, and as a file. `exact`: all digits; `every` region, also if never visited."""
         shown = None if task is None else self.task(task)
-        return reading.explanation(self, shown, self._play_to_read, digits, bool(exact), bool(every))
+        return reading.explanation(self, shown, reading.few_episodes(self), digits, bool(exact), bool(every))
 
     def rules(self, task: str | None = None, *, digits: int | None = None, exact: bool = False) -> str:
         """As rules that load again; nothing is played. Numbers have the fewest digits that keep the actions."""
@@ -272,11 +264,23 @@ class ASAP:
 
     def changes(self, *, digits: int | None = None) -> "Changes":
         """What learning made of the given rules: which plane moved and by how much, which skill changed, what it gained."""
-        return reading.changes(self, self._play_to_read, checked_digits("digits", digits))
+        return reading.changes(self, reading.few_episodes(self), checked_digits("digits", digits))
 
     def prune(self, loss: float = 0.05, episodes: int = 200, seed: int = 1) -> "ASAP":
         """With fewer planes and skills; `loss` is a share of the way from random play to the present return."""
         return prune(self, loss, require_episodes("episodes", episodes), require_seed("seed", seed)).model
+
+    def grow(self, where: str | None = None, episodes: int = 20, seed: int = 1) -> "ASAP":
+        """With one more plane: at a test such as "x > 0.5", with equal skills on both sides; or where it helps most."""
+        return grow_plane(self, where, episodes, seed).model
+
+    def flip(self, *planes: int, episodes: int = 20, seed: int = 1) -> "ASAP":
+        """With these planes turned, counted from 1; none named: the one whose turn is best by a few episodes."""
+        return flip_planes(self, planes, episodes, seed).model
+
+    def merge(self, *skills: int, episodes: int = 20, seed: int = 1) -> "ASAP":
+        """With two skills as one, counted from 0; none named: the two that cost least by a few episodes."""
+        return merge(self, skills, episodes, seed).model
 
     def transfer(
         self, env: Any = None, *, search_symmetries: bool = False, freeze: str | None = None, settings: Settings = ()
@@ -305,12 +309,7 @@ class ASAP:
     def plot(self, task: str | None = None, title: str | None = None, changes: bool = False) -> "Figure":
         """The map of the partition with its skills; with `changes`, beside that of the given rules."""
         shown, draw = self.task(task), reading.plot_changes if changes else reading.plot_policy
-        return draw(self, shown, title or f"{shown.name}, seed {self.seed}", self._play_to_read)
-
-    def _play_to_read(self, policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
-        """Policies on the same few episodes, for words and pictures."""
-        count = min(self.config.run.final_episodes, EPISODES_TO_READ)
-        return self.play(stack(policies), count, [0] * len(policies), deterministic)
+        return draw(self, shown, title or f"{shown.name}, seed {self.seed}", reading.few_episodes(self))
 
     def save(self, path: str | os.PathLike) -> None:
         """One sealed file with the whole learner's state, put in place at once: whole, or not at all."""
