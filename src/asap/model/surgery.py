@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
 
 from asap.base.arrays import stack
@@ -17,9 +18,11 @@ from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.base.numbers import counted, number
 from asap.base.stats import mean_interval
+from asap.config.settings import override, with_values
 from asap.experience.protocol import OnProgress, ignore_progress
 from asap.learn.search import LOGIT, MARGIN
 from asap.model.pruning import as_large, merging_offers, model_of
+from asap.policy.build import build_policy
 from asap.policy.features import Polynomial
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.from_policy import sample_states
@@ -96,7 +99,28 @@ class _Table:
     def done(self, choice: Operation, tried: int) -> Operated:
         before, after = self.returns([self.model.policy, choice.policy], 1)[0]
         count = self.played * self.episodes * self.model.tasks.size
-        return Operated(model_of(self.model, choice.policy), choice.words, tried, before, after, count)
+        return Operated(_model_of(self.model, choice.policy), choice.words, tried, before, after, count)
+
+
+def _model_of(model: "ASAP", policy: ASAPPolicy) -> "ASAP":
+    """Of rules, by settings that make a policy of this shape: a text would say nothing of a plane with equal sides."""
+    if not model.config.policy.rules:
+        return model_of(model, policy)
+    psi, names = policy.psi, model.tasks.spec.observation_names
+    skills = "linear" if not policy.phi.constant else "gaussian" if model.tasks.spec.continuous else "constant"
+    shape = {"policy.rules": "", "policy.skills": skills, "policy.task_features": psi.task, "policy.start": "random"}
+    shape |= {"policy.basis": "polynomial", "policy.degree": getattr(psi.basis, "degree", 1)}
+    shape |= {"policy.inputs": tuple(names[index] for index in psi.inputs), "policy.region_skills": ()}
+    plain = with_values(model.config, {**shape, "policy.hyperplanes": policy.partition.num_planes})
+    plain = override(plain, {"policy.region_skills": policy.partition.region_skills or ()})
+    drawn = build_policy(plain.policy, model.tasks.tasks, np.random.default_rng(0))
+    if jax.tree.structure(drawn) == jax.tree.structure(policy):
+        return model_of(type(model).of(plain, model.tasks, stack([policy]), model.num_episodes), policy)
+    made = model_of(model, policy)
+    if made.policy.partition.num_planes != policy.partition.num_planes:
+        what = "this policy comes from rules with waves or [keep], whose text cannot say that"
+        raise UserError("policy.rules", what, "", "change the rules themselves: asap explain RUN --rules")
+    return made
 
 
 def flip_planes(
@@ -225,7 +249,10 @@ def _plane_of(model: "ASAP", where: str, states: np.ndarray) -> np.ndarray:
         sides = tuple(", ".join(f"{name} = {value}" for name in names) for value in (0, 1))
     if len(where.splitlines()) != 1:
         raise UserError("--where", "must be one test", repr(where), "write for example 'NAME > 0'")
-    rules = read_rules(f"if {where} then {sides[0]}\notherwise {sides[1]}", Vocabulary.of(spec, 0), "--where")
+    try:
+        rules = read_rules(f"if {where} then {sides[0]}\notherwise {sides[1]}", Vocabulary.of(spec, 0), "--where")
+    except UserError as error:  # It shows the place in a text that nobody has written.
+        raise UserError("--where", str(error).splitlines()[0].partition(": ")[2], repr(where)) from None
     scaling = np.zeros(len(spec.observation_names)), np.ones(len(spec.observation_names))
     for part, own in zip(scaling, (psi.shift, psi.scale)):
         part[list(psi.inputs)] = own
