@@ -67,13 +67,12 @@ def run(tmp_path_factory):
     ("env", "rules", "other", "words", "good"),
     [
         (Beyond, "if x > 1 then go\notherwise stay", MirroredBeyond, "the sign of x turned", LENGTH),
-        (Beyond, "if x > 1 then go\notherwise stay", Renamed, "plane 1 turned", LENGTH),
-        (Follows, "force = 0.5*x (+- 0.01)", Backwards, "the sign of x turned", -0.2),
+        (Beyond, "if x > 1 then go\notherwise stay", Renamed, "stay and go swapped", LENGTH),
+        (Follows, "force = 0.5*x (+- 0.01)", Backwards, "the sign of force turned", -0.2),
     ],
     ids=["observation", "actions", "box"],
 )
 def test_the_planted_symmetry_is_found_and_paid_for(env, rules, other, words, good, capsys):
-    """A force with the other sign is the same as a plane, or an observation, with the other sign."""
     model = ASAP(env, rules=rules, settings=SMALL).transfer(other, search_symmetries=True)
     heard = []
     model.learn(episodes=300, callback=lambda report: heard.append(report) or False)
@@ -91,7 +90,7 @@ def test_an_image_as_good_as_on_its_own_task_ends_the_search(tmp_path):
     assert goal_of(12.0, 6.0, 7.0) == pytest.approx(11.4)
     assert goal_of(5.0, 6.0, 7.0) == 7.0 and goal_of(None, 6.0, 7.0) == 7.0 and goal_of(None, None, None) is None
     model = ASAP(Beyond, rules="if x > 1 then go\notherwise stay", settings=[*SMALL, "run.seeds=1"])
-    for goal, tried in ((11.4, 16), (13.0, 16)):
+    for goal, tried in ((11.4, 8), (13.0, 16)):
         new = model.transfer(MirroredBeyond, search_symmetries=True)
         new._source = new._source._replace(goals=(goal,))
         new.learn(episodes=400, run=tmp_path / str(goal), callback=lambda report: False)
@@ -99,8 +98,8 @@ def test_an_image_as_good_as_on_its_own_task_ends_the_search(tmp_path):
         (event,) = [e for e in map(json.loads, lines) if e["kind"] == "symmetries"]
         assert event["image"] == "the sign of x turned" and event["return"] == LENGTH
         assert event["tried"] == tried
-        # 16 episodes and 4 to confirm it; without the goal, 4 of 16 play twice more, and 1 of these again.
-        assert event["episodes"] == (20 if goal < 12 else 16 + 4 * 2 + 1 * 2)
+        # 8 episodes and 4 to confirm it; without the goal, 4 of 16 play twice more, and 1 of these again.
+        assert event["episodes"] == (12 if goal < 12 else 16 + 4 * 2 + 1 * 2)
 
 
 # ---- What is taken over ----------------------------------------------------------------------------------------------

@@ -15,11 +15,12 @@ from asap.base.numbers import counted, number
 from asap.base.spec import Spec
 from asap.config.schema import Config
 from asap.experience.protocol import Experience, OnProgress, ignore_progress
-from asap.learn.search import GROUP, Candidate, Trials, best_of
+from asap.learn.search import Candidate, Trials, best_of
 from asap.learn.state import Start
 from asap.policy.images import Image, image_of, images, plane_images
 from asap.policy.policy import ASAPPolicy
 
+GROUP, FEW = 8, 16  # Images that play before the best of them is looked at; fewer in all play more than once each.
 CONFIRMING = 4  # Episodes more, of an image that has come up to the goal.
 OF_THE_WAY = 0.9  # From random play to the return on its own task: as well as that.
 _IMAGES = 9  # Id of the stream that a sample of images is drawn from.
@@ -87,7 +88,7 @@ def _race(
     """All that have played, in their order, and the best of them."""
     most, end = config.run.search_share, min(2 * config.run.search_share, 1.0)
     # Few images can play more than once each, which tells more.
-    episodes = config.run.search_episodes if len(tried) < GROUP else 1
+    episodes = config.run.search_episodes if len(tried) < FEW else 1
     played: list[Candidate] = []
     while len(played) < len(tried) and trials.share < most:
         before = len(played)

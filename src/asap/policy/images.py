@@ -130,26 +130,37 @@ def plane_images(policy: ASAPPolicy, spec: Spec) -> list[Image]:
 
 
 def single_changes(policy: ASAPPolicy, spec: Spec) -> list[Image]:
-    """One plane, two skills, one observation, two actions or one number to set. What is kept is not changed.
+    """Two actions or one number to set, one observation, one plane, two skills: what is about the world comes first.
 
-    An observation that is never negative, such as a state by its number, has no sign to turn.
+    What is kept is not changed. An observation that is never negative, such as a state by its number, has no sign to turn.
     """
     same, kept = as_it_is(policy, spec), policy.kept
     free = [s for s in same.skills if s not in kept.skills]
-    changes = [same._replace(planes=_turned(same.planes, k)) for k in range(len(same.planes)) if k not in kept.planes]
-    changes += [same._replace(skills=_swapped(same.skills, *pair)) for pair in itertools.combinations(free, 2)]
-    seen = set() if policy.phi.constant else set(policy.phi.inputs)
-    may_turn = not kept.planes and not (kept.skills and seen)
-    for index in sorted(seen | (set() if policy.psi.constant else set(policy.psi.inputs))) if may_turn else ():
-        is_signed = not spec.numbered and spec.observation_low[index] < 0
-        if is_signed and _can_turn(policy.psi, index) and _can_turn(policy.phi, index):
-            changes.append(same._replace(observations=_turned(same.observations, index)))
-    if kept.skills:
-        return changes
+    changes = [] if kept.skills else _of_actions(same, spec)
+    changes += [same._replace(observations=_turned(same.observations, index)) for index in _signed(policy, spec)]
+    changes += [same._replace(planes=_turned(same.planes, k)) for k in range(len(same.planes)) if k not in kept.planes]
+    return changes + [same._replace(skills=_swapped(same.skills, *pair)) for pair in itertools.combinations(free, 2)]
+
+
+def _of_actions(same: Image, spec: Spec) -> list[Image]:
     if spec.continuous:
-        return changes + [same._replace(actions=_turned(same.actions, d)) for d in range(spec.num_actions)]
+        return [same._replace(actions=_turned(same.actions, d)) for d in range(spec.num_actions)]
     pairs = itertools.combinations(range(spec.num_actions), 2)
-    return changes + [same._replace(actions=_swapped(same.actions, *pair)) for pair in pairs]
+    return [same._replace(actions=_swapped(same.actions, *pair)) for pair in pairs]
+
+
+def _signed(policy: ASAPPolicy, spec: Spec) -> list[int]:
+    """Observations that the policy sees and whose signs it can turn."""
+    under_planes, under_skills = (
+        set() if features.constant else set(features.inputs) for features in (policy.psi, policy.phi)
+    )
+    if spec.numbered or policy.kept.planes or (policy.kept.skills and under_skills):
+        return []
+    return [
+        index
+        for index in sorted(under_planes | under_skills)
+        if spec.observation_low[index] < 0 and _can_turn(policy.psi, index) and _can_turn(policy.phi, index)
+    ]
 
 
 def _turned(signs: tuple[int, ...], index: int) -> tuple[int, ...]:
