@@ -77,7 +77,7 @@ def test_the_planted_symmetry_is_found_and_paid_for(env, rules, other, words, go
     heard = []
     model.learn(episodes=300, callback=lambda report: heard.append(report) or False)
     note = capsys.readouterr().err
-    assert f": {words}, " in note and "; as it is " in note  # On the sign of y nothing depends.
+    assert f"{words}, return " in note and "; as it is " in note  # On the sign of y nothing depends.
     # All images once or twice, a few of them again: at most two fifths of the budget, and all are counted.
     first, updates = int(heard[0].episodes[0]), LENGTH
     tried = int(note.split(" tried in ")[1].split()[0])
