@@ -22,7 +22,8 @@ from asap.compose import (
     without_none,
     without_source,
 )
-from asap.config.schema import PRESETS, Config
+from asap.config.presets import PRESETS
+from asap.config.schema import Config
 from asap.config.settings import Values, override, shown, with_values
 from asap.config.toml import parse_settings
 from asap.envs.resolve import parse_tasks, resolve
@@ -211,7 +212,7 @@ def _critic_of(saved: Saved, config: Config, tasks: TaskSet, blank: Any) -> tupl
     """The template of what may be taken over, or why nothing is."""
     if other := _other_task(saved, config, tasks):
         return None, other
-    names = [name for name in vars(config.learn) if name.startswith("critic") or name == "discount"]
+    names = [name for name in vars(config.learn) if name.startswith("critic") or "discount" in name]
     for name in names:
         if getattr(config.learn, name) != getattr(saved.config.learn, name):
             return None, f"learn.{name} is another one"
