@@ -228,3 +228,10 @@ def test_what_cannot_go_on_is_one_line(run, arguments, text, tmp_path, capsys, m
 def test_a_model_that_does_not_fit_is_refused_with_both_sizes(run):
     with pytest.raises(UserError, match=r"2 inputs, K = 1 .* this task needs 4 inputs, K = 1"):
         ASAP.load(run).transfer("CartPole-v1")
+
+
+def test_rules_need_a_task(tmp_path, capsys, monkeypatch):
+    rules = tmp_path / "rules.txt"
+    rules.write_text("if x > 0 then go\notherwise stay\n")
+    code, _, err = asap(["train", "--from", str(rules), "--steps", "9"], capsys, monkeypatch)
+    assert code == 2 and err.startswith("error: task: which one?") and err.count("\n") == 1

@@ -58,7 +58,7 @@ def compose(
             raise UserError("learn.learner", "learns from logged data", learner, "give them by --offline FILE")
         if not named or (config.run.weights and not any(":" in text for text in tasks)):
             weights = config.run.weights
-    if config.policy.rules:
+    if config.policy.rules and found:
         from asap.policy.rules.given import Asked, settings_of_rules
 
         asked = Asked(*(in_call.get(f"policy.{name}") for name in ("hyperplanes", "skills", "basis")))
