@@ -28,7 +28,7 @@ from asap.compose import compose
 from asap.config.schema import Config, LearnConfig
 from asap.config.toml import parse_settings, to_toml
 from asap.learn.passes import deal
-from asap.learn.state import Budget, is_sharpened
+from asap.learn.state import Alphas, Budget
 from asap.learn.update import ORDER, sharpened
 from asap.learn.updates import ascend, optimizer_of
 from asap.model.files import are_equal
@@ -178,20 +178,21 @@ def test_linear_steps_fall_to_a_tenth():
 
 
 @pytest.mark.parametrize("done, factor", [(0.0, 1.0), (0.5, 1.0), (0.75, 2.5), (1.0, 4.0)])
-def test_logits_are_sharpened_over_the_second_half(done, factor):
+def test_planes_and_logits_are_sharpened_over_the_second_half(done, factor):
     config = config_of(sharpening=4.0)
     state = state_of(config, START, 1, None)
-    assert is_sharpened(config, state.policy) and not is_sharpened(config_of(), state.policy)
-    state = dataclasses.replace(state, alpha_theta=jnp.float32(START.alpha_theta))
-    found = sharpened(config, state, jnp.float32(done))
-    assert found.policy.skills.alpha_theta == pytest.approx(factor * START.alpha_theta)
-    assert found.alpha_theta == pytest.approx(START.alpha_theta)
+    state = dataclasses.replace(state, alphas=Alphas.of(state.policy))
+    once = sharpened(config, state, jnp.float32(0.6))  # What was sharpened before is not sharpened on top.
+    found = sharpened(config, once, jnp.float32(done)).policy
+    assert found.skills.alpha_theta == pytest.approx(factor * START.alpha_theta)
+    assert found.partition.alpha_beta == pytest.approx(factor * START.alpha_beta)
 
 
-def test_skills_that_are_kept_are_not_sharpened():
-    policy = policy_of(START)
-    kept = ASAPPolicy(policy.partition, policy.skills, policy.psi, policy.phi, None, Kept(skills=(1,)))
-    assert not is_sharpened(config_of(sharpening=4.0), kept)
+@pytest.mark.parametrize("kept, theta, beta", [(Kept(skills=(1,)), 1.5, 8.0), (Kept(planes=(0,)), 6.0, 2.0)])
+def test_what_is_kept_is_not_sharpened(kept, theta, beta):
+    policy = dataclasses.replace(policy_of(START), kept=kept)
+    found = Alphas.of(policy).sharpened(policy, jnp.float32(4.0))
+    assert (found.skills.alpha_theta, found.partition.alpha_beta) == (theta, beta)
 
 
 @pytest.mark.parametrize("deviations, moves", [("learned", True), ("fixed", False)])
@@ -224,6 +225,7 @@ def test_a_run_that_was_stopped_and_resumed_has_the_same_bits(tmp_path):
     train_run(stopped, config, tasks, StopRequest(), evaluates=False)
     assert are_equal(whole.latest().arrays, stopped.latest().arrays)
     assert states.policy.skills.alpha_theta == 4 * config.policy.alpha_theta
+    assert states.policy.partition.alpha_beta == 4 * config.policy.alpha_beta
 
 
 def test_two_seeds_of_a_compiled_task_learn_side_by_side():

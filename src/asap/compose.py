@@ -13,6 +13,7 @@ from asap.config.settings import NO_VALUES, Values, override, shown, values_of, 
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
+from asap.envs.jax_native.interface import JaxSource, require_stepping
 from asap.envs.recorded import SaidEnv, task_records, tasks_in_file
 from asap.envs.resolve import is_ours, live_task, notes_on, options_of, parse_tasks, resolve, task_set
 from asap.policy.build import build_psi, require_memory, require_sensible
@@ -190,9 +191,16 @@ def refuse_unsaid(config: Config, path: str | os.PathLike, in_call: Values = NO_
             raise UserError(field, what, ascii(value)[:120], cure)
 
 
-def given_task(env: Any, settings: Values) -> tuple[list[str], Task | None]:
-    """What a user's program names or gives: names for `compose`, or a task that lives in this process."""
-    if isinstance(env, list | tuple):
+def given_task(env: Any, settings: Values, params: Any = None) -> tuple[list[str], Task | None]:
+    """What a user's program names or gives: names for `compose`, or a task that lives in this process. `params` are those
+    of a JAX environment."""
+    if params is not None:
+        if JaxSource.of((env, params)) is None:
+            what = "are for a JAX environment with reset_env and step_env"
+            raise UserError("params", what, repr(env)[:80], "set options of others by settings: env.options")
+        env = env, params
+    require_stepping(env, type(env).__name__)
+    if isinstance(env, list | tuple) and JaxSource.of(env) is None:
         if not all(isinstance(name, str) for name in env):
             choices = f"choose from {', '.join(catalog.NAMES)}"
             raise UserError("task", "must be a name or a list of names", repr(env)[:80], choices)

@@ -22,8 +22,10 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     # The estimator of the listing: the whole return times the score of the sampled skills, nothing subtracted or added.
     "algorithm-1": {"learn.learner": "reinforce", "learn.gradient": "sampled", "learn.baseline": "none"},
     # Many small careful steps, one setting for all tasks. The discount follows the time limit, so that rewards count until
-    # the end of an episode. Steps fall and logits are sharpened: what is played at the end is what was learned.
+    # the end of an episode. Steps fall and logits are sharpened: what is played at the end is what was learned. Steps are
+    # too small to turn constant skills into decided ones: CartPole-v1 stayed at 236 to 393 with them.
     "steady": {
+        "policy.skills": "linear",
         "learn.learner": "ppo",
         "learn.optimizer": "adam",
         "learn.step_size_theta": 0.01,
@@ -43,6 +45,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "learn.softening": 0.0,
         "learn.averaging": None,
         "learn.convergence_tolerance": 0.0,
-        "run.candidates": 0,
+        "run.search_if_stuck": True,
     },
 }

@@ -144,8 +144,8 @@ class LearnConfig:
     )
     sharpening: float = setting(
         1.0,
-        "Logits of the skills are multiplied by 1 in the first half of the budget, and up to this at its end; skills "
-        "that are kept are not.",
+        "Planes and logits of skills become sharper in the second half of the budget, by up to this factor at its end; "
+        "what is kept does not.",
         low=1.0,
         high=100.0,
     )
@@ -203,6 +203,10 @@ class RunConfig:
     deterministic: bool = setting(False, "In the evaluation at the end, take the most probable skill and action.")
     candidates: int = setting(
         0, "Gymnasium environments: policies drawn to start from the best of them; 0 starts from one.", low=0, high=MOST
+    )
+    search_if_stuck: bool = setting(
+        False,
+        "Search for a start only where the first episodes all have the same return, or all last to the time limit.",
     )
     search_share: float = setting(
         0.2, "Share of the steps after which the search for a start gives up.", above=0.0, high=1.0

@@ -17,8 +17,9 @@ from asap.config.schema import Config, EnvConfig
 from asap.config.settings import shown
 from asap.envs import catalog
 from asap.envs.gymnasium.make import EnvSource, place_of
-from asap.envs.gymnasium.task import HostedTask, describe, require_fit, restore
-from asap.envs.resolve import is_ours, limits_of, options_of, resolve
+from asap.envs.gymnasium.task import EnvTask, require_fit, restore
+from asap.envs.jax_native.task import of_record
+from asap.envs.resolve import described, is_ours, limits_of, options_of, resolve
 
 Notice = Callable[[str], None]
 Record = dict[str, Any]
@@ -55,7 +56,7 @@ def names_in(config: Config, records: Sequence[Record | None]) -> dict[str, Any]
 def task_records(config: Config, tasks: TaskSet) -> dict[str, Any]:
     """What a run or a saved model keeps of its tasks, under the user's tag; none where the names are a stranger's."""
     records = [task.record() for task in tasks.tasks]
-    is_stranger = any(isinstance(task, HostedTask) and task.source.named_by for task in tasks.tasks)
+    is_stranger = any(isinstance(task, EnvTask) and task.source.named_by for task in tasks.tasks)
     return {"tasks": records, "tag": None if is_stranger else trust.tag(names_in(config, records))}
 
 
@@ -70,11 +71,11 @@ def tasks_in_file(
         return _with_options(config, said.options), (task,), is_own
     pairs = zip(config.run.tasks, records or (None,) * len(config.run.tasks), strict=True)
     if is_own:
-        return config, tuple(resolve(name, config.env) if r is None else restore(r) for name, r in pairs), is_own
+        return config, tuple(resolve(name, config.env) if r is None else _restored(r) for name, r in pairs), is_own
     tasks = tuple(_of_stranger(os.fspath(path), name, record, config.env, notice) for name, record in pairs)
     if config.env.options is None:
         return config, tasks, is_own
-    used = tasks[0].source.options if isinstance(tasks[0], HostedTask) and not tasks[0].source.named_by else None
+    used = tasks[0].source.options if isinstance(tasks[0], EnvTask) and not tasks[0].source.named_by else None
     return _with_options(config, used), tasks, is_own
 
 
@@ -98,29 +99,35 @@ def _records_in(saved: dict[str, Any], config: Config) -> tuple[Record | None, .
     return tuple(records)
 
 
+def _restored(record: Record) -> EnvTask:
+    """The task of a record: nothing is imported or made."""
+    task = restore(record)
+    return of_record(task, record.get("params")) if record.get("compiled") is True else task
+
+
 def _of_stranger(path: str, name: str, record: Record | None, env: EnvConfig, notice: Notice) -> Task:
     """Without making any environment that the user has not named, or recorded."""
     if record is None and is_ours(name):
         return resolve(name, env)
-    recorded = None if record is None else restore(record)
+    recorded = None if record is None else _restored(record)
     named = EnvSource(name, options_of(env)) if recorded is None else recorded.source
     source = named.by_stranger(path)
     unused = {key: value for key, value in named.options.items() if key not in source.options}
     if unused and not source.named_by:
         notice(f"env.options: not used, because {path} may be a stranger's: {shown(unused)}")
-    return describe(source, limits_of(env)) if recorded is None else dataclasses.replace(recorded, source=source)
+    return described(source, limits_of(env)) if recorded is None else dataclasses.replace(recorded, source=source)
 
 
-def _replaced(said: SaidEnv, config: Config, records: tuple[Record | None, ...], notice: Notice) -> HostedTask:
+def _replaced(said: SaidEnv, config: Config, records: tuple[Record | None, ...], notice: Notice) -> EnvTask:
     """The environment that the user names in this call, in place of the recorded one, whose options are shown."""
-    recorded = next((restore(record) for record in records if record is not None), None)
+    recorded = next((_restored(record) for record in records if record is not None), None)
     if recorded is None and config.run.tasks and config.run.tasks[0] in catalog.NAMES:
         raise UserError("env", "the model was made for built-in tasks", repr(said.env)[:80], "leave it out")
     unused = options_of(config.env) if recorded is None else recorded.source.options
     if unused and said.options is None:
         notice(f"env.options: not used, because env is given: {shown(unused)}; give them too if they are wanted")
     limits = limits_of(config.env) if recorded is None else recorded.limits
-    given = describe(EnvSource.of(said.env, said.options), limits)
+    given = described(EnvSource.of(said.env, said.options), limits)
     if recorded is not None:
         require_fit(given, recorded, notice)
     return given

@@ -11,13 +11,15 @@ from asap.base.spec import Task, TaskSet
 from asap.config.schema import Config, EnvConfig
 from asap.config.settings import Values, override
 from asap.envs import catalog
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import EnvLimits, EnvSource, require_env
 from asap.envs.gymnasium.registration import is_defined_here
-from asap.envs.gymnasium.task import HostedTask, describe
+from asap.envs.gymnasium.task import EnvTask, HostedTask, describe, described_env, seen_from
+from asap.envs.jax_native import task as jax_native
+from asap.envs.jax_native.interface import JaxSource
 
 
 def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
-    """A task of `asap tasks`, an id of Gymnasium, or what an importable 'module:function' makes."""
+    """A task of `asap tasks`, an id of Gymnasium, 'gymnax:NAME', or what an importable 'module:function' makes."""
     return catalog.find(name) if is_ours(name) else _described(name, env)
 
 
@@ -32,27 +34,41 @@ def is_ours(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def _described(name: str, env: EnvConfig) -> HostedTask:
-    return describe(EnvSource(name, options_of(env)), limits_of(env))
+def _described(name: str, env: EnvConfig) -> EnvTask:
+    return described(EnvSource(name, options_of(env)), limits_of(env))
 
 
-def live_task(origin: Any, settings: Values) -> HostedTask | None:
+def described(source: EnvSource, limits: EnvLimits) -> EnvTask:
+    """Makes the environment once, to look at it: what it is decides who plays it."""
+
+    def look(made: Any) -> EnvTask:
+        found = JaxSource.of(made)
+        if found is not None:
+            return jax_native.describe(found, source, limits)
+        return described_env(require_env(made, source.name), source, limits)
+
+    return seen_from(source, look)
+
+
+def live_task(origin: Any, settings: Values) -> EnvTask | None:
     """An environment of this process, or a function that makes one, held to what the settings say; None for a name."""
-    return None if isinstance(origin, str) else hosted_task(origin, settings)
+    if isinstance(origin, str):
+        return None
+    env = override(Config(), settings).env
+    return described(EnvSource.of(origin, options_of(env)), limits_of(env))
 
 
 def hosted_task(origin: Any, settings: Values) -> HostedTask:
     """As an environment of Gymnasium, whatever it is: our own tasks are registered there."""
     env = override(Config(), settings).env
-    if not isinstance(origin, str):
-        return describe(EnvSource.of(origin, options_of(env)), limits_of(env))
-    task = resolve(origin, env)
-    return task if isinstance(task, HostedTask) else _described(task.gymnasium_id, env)
+    if isinstance(origin, str) and is_ours(origin):
+        origin = catalog.find(origin).gymnasium_id
+    return describe(EnvSource.of(origin, options_of(env)), limits_of(env))
 
 
 def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     """mu over the tasks of a config; tasks that can't share a policy are refused."""
-    if any(isinstance(task, HostedTask) for task in tasks) and len(tasks) > 1:
+    if any(isinstance(task, EnvTask) for task in tasks) and len(tasks) > 1:
         names = " ".join(task.name for task in tasks)
         raise UserError("task", "a Gymnasium environment is trained alone", names, "name one")
     catalog.require_alike([task for task in tasks if isinstance(task, catalog.CompiledTask)])
@@ -61,7 +77,7 @@ def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
 
 def notes_on(tasks: Iterable[Task]) -> list[str]:
     """What the user should know about environments before they are learned."""
-    return [note for task in tasks if isinstance(task, HostedTask) for note in task.notes]
+    return [note for task in tasks if isinstance(task, EnvTask) for note in task.notes]
 
 
 def limits_of(env: EnvConfig) -> EnvLimits:

@@ -8,6 +8,9 @@ some dozens of planes, a useful sequence of single actions never. It is paid fro
 All that were drawn play once; the better quarter plays on, and so on, until one is left. Where all did equally badly,
 more are drawn. Where the scaling of observations is learned, the first group plays twice: before, to see their range.
 A small budget has smaller groups, so that most of it is left to learn from, and one that is too small has no search.
+
+The best of some policies is a decided one, and gradual learning leaves it less easily than a start that is undecided.
+With `run.search_if_stuck` there is no search where the first episodes differ and some end before the time limit.
 """
 
 import dataclasses
@@ -31,6 +34,7 @@ from asap.policy.skills import GaussianSkills
 
 KEPT = 4  # One in so many plays on.
 AGAIN = 2  # Episodes of each that does.
+FIRST = 8  # Episodes that tell whether a policy is stuck.
 GROUP = 16  # Drawn at a time: those that come later know better how to scale.
 MARGIN, LOGIT, MEAN = 3.0, 1.5, 1.0  # How decided they are: typical margins, logits, and means in units of the range.
 ROUNDING = 1e-9  # Shares of the budget are no exact numbers.
@@ -138,6 +142,8 @@ def search(config: Config, experience: Experience, seed: int, on_progress: OnPro
         return [_as_seen(policy, trials.start.moments) for policy in drawn]
 
     on_progress(0)
+    if run.search_if_stuck and not is_stuck(trials):
+        return trials.start._replace(policy=_as_seen(trials.start.policy, trials.start.moments))
     size = GROUP
     if (
         trials.start.moments is not None
@@ -155,6 +161,15 @@ def search(config: Config, experience: Experience, seed: int, on_progress: OnPro
         return trials.start._replace(policy=_as_seen(trials.start.policy, trials.start.moments))
     best, start = best_of(trials, candidates, end).policy, trials.start
     return start._replace(policy=best if start.moments is None else rescaled(best, start.moments))
+
+
+def is_stuck(trials: Trials) -> bool:
+    """Whether a gradient has nothing to go by: the drawn policy plays some episodes that are alike, or that nothing ends."""
+    tasks = trials.experience.tasks
+    if trials.share_of(FIRST * tasks.size, FIRST * tasks.size * tasks.spec.horizon) > 1:
+        return False
+    played = trials.play([trials.start.policy], FIRST)
+    return bool(np.ptp(played.returns) == 0 or (played.lengths >= tasks.spec.horizon).all())
 
 
 def _as_seen(policy: ASAPPolicy, moments: Moments | None) -> ASAPPolicy:

@@ -45,7 +45,7 @@ class TrainState(eqx.Module):
     spoiled: Bool[Array, ""]  # A gradient was not finite; it was not applied, and the seed has stopped.
     moments: Moments | None = None  # Of the observations, where their scaling is learned.
     average: Parameters | None = None  # Over the updates, where the config asks for it.
-    alpha_theta: Float[Array, ""] | None = None  # Of the skills as they began, where they are sharpened.
+    alphas: "Alphas | None" = None  # As they began, where they are sharpened.
 
     @property
     def outcome(self) -> ASAPPolicy:
@@ -78,6 +78,30 @@ class TrainState(eqx.Module):
 def _counts(states):
     """Of states, or of their shapes."""
     return states.totals, states.env_steps
+
+
+class Alphas(NamedTuple):
+    """Sharpness of skills and of planes; None of those that stay as they are."""
+
+    theta: Float[Array, ""] | None  # Gaussian skills have none.
+    beta: Float[Array, ""] | None
+
+    @classmethod
+    def of(cls, policy: ASAPPolicy) -> "Alphas":
+        """What is kept is not sharpened."""
+        has_logits, kept = isinstance(policy.skills, GibbsSkills), policy.kept
+        return cls(
+            jnp.asarray(policy.skills.alpha_theta) if has_logits and not kept.skills else None,
+            None if kept.planes else jnp.asarray(policy.partition.alpha_beta),
+        )
+
+    def sharpened(self, policy: ASAPPolicy, factor: Float[Array, ""]) -> ASAPPolicy:
+        """The policy with so many times the sharpness that it began with."""
+        if self.theta is not None:
+            policy = eqx.tree_at(lambda p: p.skills.alpha_theta, policy, self.theta * factor)
+        if self.beta is not None:
+            policy = eqx.tree_at(lambda p: p.partition.alpha_beta, policy, self.beta * factor)
+        return policy
 
 
 class Metrics(NamedTuple):
@@ -190,13 +214,8 @@ def first_state(config: Config, experience: Experience, key: Key, start: Start) 
         spoiled=jnp.bool_(False),
         moments=start.moments,
         average=None if config.learn.averaging is None else parameters,
-        alpha_theta=jnp.asarray(start.policy.skills.alpha_theta) if is_sharpened(config, start.policy) else None,
+        alphas=Alphas.of(start.policy) if config.learn.sharpening != 1 else None,
     )
-
-
-def is_sharpened(config: Config, policy: ASAPPolicy) -> bool:
-    """Gaussian skills have no logits, and those that are kept stay as they are."""
-    return config.learn.sharpening != 1 and isinstance(policy.skills, GibbsSkills) and not policy.kept.skills
 
 
 def is_active(config: Config, budget: Budget, progress: Sequence[Array]) -> Bool[Array, "*seeds"]:

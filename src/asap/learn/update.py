@@ -83,7 +83,7 @@ def take_over(
     )
     if state.moments is not None:
         after = scaled_by(after, merged(state.moments, seen_in(batch)))
-    if state.alpha_theta is not None:
+    if state.alphas is not None:
         after = sharpened(config, after, budget.done(after.totals, after.env_steps))
     active = is_active(config, budget, state.progress)
     kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
@@ -93,10 +93,10 @@ def take_over(
 
 
 def sharpened(config: Config, state: TrainState, done: Float[Array, ""]) -> TrainState:
-    """With the logits that belong to this share of the budget. They are the policy's own from now on: it is played,
-    judged and saved with them, so play of the likeliest action comes close to what was learned."""
+    """With the sharpness that belongs to this share of the budget. It is the policy's own from now on: the policy is
+    played, judged and saved with it, so play of the likeliest action comes close to what was learned."""
     factor = 1 + (config.learn.sharpening - 1) * jnp.clip(2 * done - 1, 0, 1)
-    return eqx.tree_at(lambda s: s.policy.skills.alpha_theta, state, state.alpha_theta * factor)
+    return dataclasses.replace(state, policy=state.alphas.sharpened(state.policy, factor))
 
 
 def seen_in(batch: Batch) -> Moments:

@@ -58,9 +58,9 @@ Settings = str | Iterable[str] | Mapping[str, Any]
 class ASAP:
     """Skills and the regions where each applies, for an environment or for tasks of our own.
 
-    `env` is an id of Gymnasium ("CartPole-v1"), an importable "module:function" that makes an environment, such a
-    function itself, or an environment; or a name of `asap tasks`, or a list of names that share a policy ("name:weight"
-    makes one more or less frequent).
+    `env` is an id of Gymnasium ("CartPole-v1") or gymnax ("gymnax:CartPole-v1"), an importable "module:function" that
+    makes an environment, such a function itself, or an environment, with `params` if it is one of JAX; or a name of
+    `asap tasks`, or a list of names that share a policy ("name:weight" makes one more or less frequent).
 
     `skills`: "constant" (one distribution over actions each), "linear", "gaussian" (Box actions, one mean each),
     "network". `features` under the hyperplanes: "linear", "poly2", "fourier", "network". `preset` and `settings` (such
@@ -75,6 +75,7 @@ class ASAP:
         self,
         env: Any,
         *,
+        params: Any = None,
         hyperplanes: int | None = None,
         skills: str | None = None,
         features: str | None = None,
@@ -91,7 +92,7 @@ class ASAP:
         options |= {"policy.hyperplanes": integer_or_none("hyperplanes", hyperplanes)}
         options |= {"run.seed": integer_or_none("seed", seed), "learn.learner": learner, "learn.gradient": gradient}
         values = parse_settings(Config, settings)
-        names, live = given_task(env, values)
+        names, live = given_task(env, values, params)
         self._set_up(*compose(names, options, preset, None, values, live, rules_name), str(workers))
 
     def _set_up(self, config: Config, tasks: TaskSet, workers: str) -> None:
@@ -185,8 +186,7 @@ class ASAP:
         """
         if self._unsaid is not None:
             refuse_unsaid(self.config, self._unsaid)
-        joined = None if run is None else saved_to_join(Path(run), self.config, self._state)
-        if joined is not None:
+        if run is not None and (joined := saved_to_join(Path(run), self.config, self._state)) is not None:
             self._adopt(joined)
         spent = None if self._state is None else (self.num_episodes, self.num_timesteps)
         config = with_more(self.config, total_timesteps, episodes, spent)

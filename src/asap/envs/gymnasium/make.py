@@ -65,10 +65,17 @@ class EnvSource(NamedTuple):
             return cls(origin, options)
         import gymnasium
 
+        from asap.envs.jax_native.interface import JaxSource
+
+        if (found := JaxSource.of(origin)) is not None:
+            if options:
+                raise UserError(FIELD, "an environment that is already made takes no options", sorted(options))
+            kind = type(found.env)
+            return cls(f"{kind.__module__}:{kind.__qualname__}", {}, lambda: found)
         if callable(origin) and not isinstance(origin, gymnasium.Env):
             module, name = getattr(origin, "__module__", None), getattr(origin, "__qualname__", type(origin).__name__)
             return cls(f"{module or '?'}:{name}", options, origin)
-        _require_env(origin, type(origin).__name__)
+        require_env(origin, type(origin).__name__)
         if options:
             what = "an environment that is already made takes no options"
             raise UserError(FIELD, what, sorted(options), "pass its id instead")
@@ -81,21 +88,23 @@ class EnvSource(NamedTuple):
         return cls(spec.id, options, Lent(origin))
 
     def build(self) -> Any:
-        """A gymnasium.Env; all that goes wrong on the way is the user's to know in one line."""
+        """A gymnasium.Env."""
+        return require_env(self.made(), self.name)
+
+    def made(self) -> Any:
+        """What the recipe leads to; all that goes wrong on the way is the user's to know in one line."""
         if self.named_by:
             if ":" not in self.name:
                 require_registered(self.name)  # What nobody has registered is more likely a slip.
             raise _named_by_a_stranger(self)
         try:
-            env = self._maker()()
+            return self._maker()()
         except UserError:
             raise
         except BaseException as error:
             if is_of_a_person(error):
                 raise
             raise _explain(self.name, error) from error
-        _require_env(env, self.name)
-        return env
 
     def by_stranger(self, path: str | os.PathLike) -> "EnvSource":
         """As a file of unknown origin may name it: ids of Gymnasium's own are made, with harmless options; no other."""
@@ -121,8 +130,12 @@ class EnvSource(NamedTuple):
         return self.make is not None and (self.name.startswith("__main__:") or "<" in self.name)
 
     def _maker(self) -> Callable[[], Any]:
+        from asap.envs.jax_native.interface import GYMNAX, make_gymnax
+
         if isinstance(self.make, Lent):
             return self.make
+        if self.make is None and self.name.startswith(GYMNAX):
+            return functools.partial(make_gymnax, self.name.removeprefix(GYMNAX), self.options)
         factory = _find_factory(self.name) if self.make is None else self.make
         if factory is not None:
             return functools.partial(factory, **self.options)
@@ -272,11 +285,19 @@ def _find_factory(name: str) -> Callable[..., Any] | None:
     raise EnvNotMade(FIELD, what, repr(name), did_you_mean(attribute, dir(sys.modules[module])))
 
 
-def _require_env(env: Any, name: str) -> None:
+def require_env(env: Any, name: str) -> Any:
+    """The environment, as one of Gymnasium's."""
     import gymnasium
 
     if isinstance(env, gymnasium.Env):
-        return
+        return env
+    from asap.envs.jax_native.interface import JaxSource, require_stepping
+
+    require_stepping(env, name)
+    if (found := JaxSource.of(env)) is not None:
+        from asap.envs.jax_native.exported import HostedJaxEnv
+
+        return HostedJaxEnv(found, name)
     if isinstance(env, gymnasium.vector.VectorEnv):
         cure = "pass one environment; workers play several at once"
         raise EnvNotMade(FIELD, "a vector environment cannot be played", name, cure)

@@ -4,7 +4,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import gymnasium
 import numpy as np
@@ -18,10 +18,12 @@ from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError, show
 from asap.envs.gymnasium.isolation import Isolated, Surroundings
-from asap.envs.gymnasium.make import NO_ENV, EnvLimits, EnvSource, HostedSource
+from asap.envs.gymnasium.make import NO_ENV, EnvLimits, EnvSource, HostedSource, require_env
 from asap.envs.gymnasium.names import action_names, is_name, observation_names
 from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.spaces import bounds, check_spaces, control, num_actions, num_numbers, shape_of
+
+Described = TypeVar("Described")
 
 DISCOUNT = 0.99
 FREQUENCIES = (0.25, 0.5)
@@ -46,8 +48,8 @@ PLAY_SETTINGS = {
 
 
 @dataclass(frozen=True)
-class HostedTask:
-    """A Gymnasium environment as a task that can be learned."""
+class EnvTask:
+    """An environment that is not ours as a task that can be learned, whoever plays it."""
 
     name: str
     source: EnvSource
@@ -96,10 +98,6 @@ class HostedTask:
         return self.spec.observation_names
 
     @property
-    def hosted_source(self) -> HostedSource:
-        return HostedSource(self.source, self.limits)
-
-    @property
     def observation_shape(self) -> Any:
         return shape_of(self.observation_space)
 
@@ -140,6 +138,15 @@ class HostedTask:
         }
 
 
+@dataclass(frozen=True)
+class HostedTask(EnvTask):
+    """A Gymnasium environment, which workers play."""
+
+    @property
+    def hosted_source(self) -> HostedSource:
+        return HostedSource(self.source, self.limits)
+
+
 _OF_SPACES = ("observation_low", "observation_high", "continuous", "action_low", "action_high", "numbered")
 
 
@@ -152,11 +159,16 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 def describe(source: EnvSource, limits: EnvLimits) -> HostedTask:
     """Makes the environment once, to look at it; raises UserError where it cannot be learned."""
+    return seen_from(source, lambda env: described_env(require_env(env, source.name), source, limits))
+
+
+def seen_from(source: EnvSource, look: Callable[[Any], Described]) -> Described:
+    """What somebody says who looks at the environment, which is made for that."""
     before, isolated = Surroundings.now(), Isolated()
     try:
-        env = isolated.run(source.build)
+        env = isolated.run(source.made)
         try:
-            return _described(env, source, limits)
+            return isolated.run(look, env)
         finally:
             isolated.close(env)
     finally:
@@ -169,7 +181,7 @@ def look_at(task: HostedTask, notice: Callable[[str], None]) -> None:
         require_fit(describe(task.source, task.limits), task, notice)
 
 
-def require_fit(given: HostedTask, wanted: HostedTask, notice: Callable[[str], None]) -> None:
+def require_fit(given: EnvTask, wanted: EnvTask, notice: Callable[[str], None]) -> None:
     """Spaces must be of the same kind and size. Other bounds are noted: a policy can be played within them."""
     for name in ("observation_space", "action_space"):
         has, needs = getattr(given, name), getattr(wanted, name)
@@ -195,7 +207,7 @@ def _has_box(space: Space) -> bool:
     return isinstance(space, spaces.Box)
 
 
-def _described(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
+def described_env(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
     check_spaces(env.observation_space, env.action_space)
     notes = [
         f"{wrapper.__name__}: its numbers drift while it runs, so {harm}; ASAP scales {scaled} itself: leave the wrapper out"
@@ -208,7 +220,7 @@ def _described(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
         horizon=time_limit(env, limits),
         discount=DISCOUNT,
         normalized=_is_within(env, NormalizeObservation),
-        **_spec_of_spaces(env.observation_space, env.action_space),
+        **spec_of_spaces(env.observation_space, env.action_space),
     )
     threshold = env.spec.reward_threshold if env.spec is not None else None
     if not _is_threshold(threshold):
@@ -241,7 +253,7 @@ def _is_threshold(value: Any) -> bool:
         return False
 
 
-def _spec_of_spaces(observations: Space, actions: Space) -> dict[str, Any]:
+def spec_of_spaces(observations: Space, actions: Space) -> dict[str, Any]:
     """What a policy must know of the spaces."""
     low, high = (tuple(bound.tolist()) for bound in bounds(observations))
     fields = {"observation_low": low, "observation_high": high, "numbered": isinstance(observations, spaces.Discrete)}
@@ -275,7 +287,7 @@ def restore(record: dict[str, Any]) -> HostedTask:
         spec = {name: tuple(value) if isinstance(value, list) else value for name, value in record["spec"].items()}
         if spec.pop("unit", ""):  # Earlier releases had one, empty for environments.
             raise ValueError("units are of our own tasks")
-        spec = _checked_spec(Spec(**{**spec, **_spec_of_spaces(*spaces_)}), str(record["name"]))
+        spec = _checked_spec(Spec(**{**spec, **spec_of_spaces(*spaces_)}), str(record["name"]))
         source, limits = EnvSource(str(record["name"]), dict(record["options"])), EnvLimits.checked(*record["rules"])
         sizes = [num_numbers(spaces_[0]), num_actions(spaces_[1])]
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, AssertionError, RecursionError) as error:
@@ -310,5 +322,5 @@ def without_env(
         except (TypeError, ValueError, AssertionError):
             raise UserError("action_low", "must hold a number per action", show(low), "give lists of bounds") from None
     shape = {"observation_names": observation_names, "action_names": action_names, "horizon": 1000}
-    spec = Spec(**shape, discount=DISCOUNT, **_spec_of_spaces(observed, action_space))
+    spec = Spec(**shape, discount=DISCOUNT, **spec_of_spaces(observed, action_space))
     return HostedTask(NO_ENV, EnvSource(NO_ENV), EnvLimits(), spec, None, observed, action_space, is_recorded=True)
