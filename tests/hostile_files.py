@@ -198,6 +198,9 @@ def models(work: Workshop) -> Iterator[Case]:
     out = str(work.folder / "out")
     yield Case("a model without a record", ["explain", work.model("bare", **call)], NOT_YOURS, 1)
     named = work.model("named", work.record(name="os:system", options=evil), run__tasks=["os:system"])
+    yield Case(
+        "a model to go on from", ["train", "--from", named, "--steps", "9"], "is not imported: only a file names it"
+    )
     yield Case("a model of a program, explained", ["explain", named], NOT_YOURS, 0)
     yield Case("a model of a program, drawn", ["plot", named, "--out", out], NOT_YOURS, 0)
     yield Case("a model of a program, played", ["eval", named], NOT_YOURS)

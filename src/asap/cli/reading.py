@@ -15,7 +15,6 @@ from asap.cli.app import (
     in_words,
     make_folder,
     other_in_words,
-    require_writable_place,
     tell,
 )
 
@@ -71,7 +70,7 @@ def evaluate(
     if offline is not None and deterministic:
         what = "data tell the worth of a policy as it was learned, which draws its actions"
         raise UserError("--deterministic", what, "--offline too", "leave out one of them")
-    model = _loaded(run, env, env_options, best, workers=workers)
+    model = loaded(run, env, env_options, best, workers=workers)
     if offline is not None:
         return estimate_model(model, run, offline, episodes, seed, json_, task)
     from asap.config.schema import Config, RunConfig
@@ -96,7 +95,7 @@ def evaluate(
     tell(json_, report, "\n".join(lines if other is None else [*lines, f"  from training: {other}"]))
 
 
-def _loaded(path: str, env: str | None, env_options: str | None, best: bool, **how: Any) -> "ASAP":
+def loaded(path: str, env: str | None, env_options: str | None, best: bool, **how: Any) -> "ASAP":
     """The model in a run directory or a file, for the environment that the user names, if any."""
     from asap.envs.recorded import SaidEnv
     from asap.model.model import ASAP
@@ -191,7 +190,7 @@ def explain(
     from asap.policy.rules.from_policy import checked_digits
 
     checked_digits("--digits", digits)
-    model = _loaded(run, env, env_options, best, seed=seed)
+    model = loaded(run, env, env_options, best, seed=seed)
     if changes:
         found = model.changes(digits=digits)
         return tell(json_, found.as_dict(), found.text)
@@ -215,7 +214,7 @@ def plot(
     from asap.base.files import saving
     from asap.show.figures.film import FILMED, save_game
 
-    model = _loaded(run, env, env_options, best, seed=seed)
+    model = loaded(run, env, env_options, best, seed=seed)
     shown, source = model.task(task), Path(run)
     folder = make_folder(out if out is not None else source if source.is_dir() else source.parent)
     title = f"{shown.name}, seed {model.seed}" + (", best checkpoint" if best else "")
@@ -255,46 +254,3 @@ def _curves(path: Path, model: "ASAP", task: "Task") -> dict[str, "Figure"]:
         "learning": figures.learning_curves(seeds, task.reference, title=f"{task.name}: learning"),
         "usage": figures.skill_usage(*usage, title=f"{task.name}: use of skills, seed {model.seed}"),
     }
-
-
-@app.command()
-def prune(
-    run: RunPath,
-    loss: Annotated[float, typer.Option(help="Share of the way from random play to the present return.")] = 0.05,
-    episodes: Annotated[int, typer.Option(help="Fresh episodes of each step that is tried.")] = 200,
-    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 1,
-    trained_seed: Annotated[int | None, typer.Option(help="Which trained seed; default: the first.")] = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The smaller model; default: RUN/pruned.asap.")
-    ] = None,
-    best: Best = False,
-    env: Env = None,
-    env_options: EnvOptions = None,
-    json_: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Take planes and skills out of a policy, as long as that costs little; the result is a saved model.
-
-    What is lost is measured beside the whole policy on fresh episodes. Each look plays --episodes, and there are some dozens.
-    `asap eval`, `explain` and `plot` take the model in place of a run.
-    """
-    from asap.base.episodes import require_episodes, require_seed
-    from asap.config.schema import Config
-    from asap.config.settings import override
-    from asap.model.pruning import MOST_PAIRS, prune
-    from asap.runs.loggers import ProgressBar
-
-    require_episodes("--episodes", episodes)
-    require_seed("--seed", seed)
-    source = Path(run)
-    place = out or str((source if source.is_dir() else source.parent) / "pruned.asap")
-    require_writable_place(place)
-    model = _loaded(run, env, env_options, best, seed=trained_seed)
-    planes, skills = model.policy.partition.num_planes, model.policy.num_skills
-    first_round = 3 + planes + min(skills * (skills - 1) // 2, MOST_PAIRS)  # Later ones are smaller.
-    total = episodes * first_round
-    with ProgressBar(override(Config(), {"run.episodes": total}), "pruning") as progress:
-        found = prune(model, loss, episodes, seed, lambda looks: progress.count(min(looks * episodes, total)))
-    found.model.save(place)
-    report = {**found.as_dict(), "rules": found.model.rules().splitlines(), "model": place, "run": run}
-    tell(json_, report, f"{found.in_words()}\n\n{found.model.rules()}\nmodel  {place}")

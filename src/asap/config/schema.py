@@ -246,12 +246,17 @@ class RunConfig:
     try_images: bool = setting(
         True, "Given rules: try a few episodes the other way round, too, and start from that if all of them do better."
     )
-    source: str | None = setting(None, "Run to start from, with its policies, seed by seed; as by `asap transfer`.")
+    source: str | None = setting(None, "Run or saved model to start from, seed by seed; as by `asap transfer`.")
     search_episodes: int = setting(
         0,
         "Warm start: episodes per task to try each sign pattern of the hyperplanes with; 0 tries none.",
         low=0,
         high=MOST,
+    )
+    symmetries: str = setting(
+        "planes",
+        "What that search tries: signs of the hyperplanes, or all images with other skills, observations and actions.",
+        choices=("planes", "all"),
     )
 
 
