@@ -211,7 +211,7 @@ CASES = [
     ("task twice", ["train", "two-rooms", "two-rooms"], "task", "twice"),
     ("task weight", ["train", "two-rooms:x"], "task", "two-rooms:x"),
     *(
-        (f"mixture {' '.join(names)}", ["train", *names], "task", "trained alone")
+        (f"mixture {' '.join(names)}", ["train", *names], "tasks", "train them apart")
         for names in (
             ("two-rooms", "CartPole-v1"),
             ("CartPole-v1", "Acrobot-v1"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asap.base.errors import Interrupted, UserError, to_stderr
+from asap.base.spec import short_name
 from asap.cli.app import (
     Debug,
     Env,
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
     from asap.runs.signals import StopRequest
 
 
-_TASKS = "A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function."
+_TASKS = (
+    "A task of `asap tasks`, or an environment: a Gymnasium id, or an importable module:function; several for a joint run "
+    "(NAME:WEIGHT). Numbers may be set: 'CartPole-v1?length=0.3'."
+)
+_VARY = (
+    "A number of the environment. NAME=A,B,C trains on a task of each value, several lists on their product; NAME=LOW..HIGH "
+    "draws a value for each episode."
+)
 _OFFLINE = "Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
 _TENSORBOARD = "Write curves for TensorBoard, with the names of stable-baselines3."
 _RULES = (
@@ -52,6 +60,7 @@ _SYMMETRIES = "First try all sign patterns of the hyperplanes, and start from th
 @app.command()
 def train(
     tasks: Annotated[list[str] | None, typer.Argument(metavar="TASK...", help=_TASKS)] = None,
+    vary: Annotated[list[str] | None, typer.Option("--vary", metavar="NAME=VALUES", help=_VARY)] = None,
     seed: Annotated[int | None, typer.Option(help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds trained side by side.")] = None,
     episodes: Annotated[
@@ -117,15 +126,23 @@ def train(
     options |= {"env.reward_scale": reward_scale, "env.strict_obs": strict_obs or None}
     options |= {"env.check_determinism": check_determinism or None, "env.on_no_workers": on_no_workers}
     if resume is not None:
-        given = {"TASK": tasks or None, "--set": set_ or None, "--preset": preset, "--config": config, "--out": out}
+        given = {
+            "TASK": tasks or None,
+            "--vary": vary or None,
+            "--set": set_ or None,
+            "--preset": preset,
+            "--config": config,
+            "--out": out,
+        }
         _refuse_settings({**given, **options})
         run, settings, found = _resumed_run(resume, episodes, steps, offline, env, env_options)
     else:
         if env is not None:
             raise UserError("--env", "is for --resume", env, "name the environment in place of TASK")
         values = parse_settings(Config, set_ or [])
-        settings, found = compose(tasks or [], options, preset, config, values, rules_name=rules or "rules")
-        run = create_run(settings, found, out, "+".join(settings.run.tasks))
+        tasks = _varied(tasks or [], vary or [])
+        settings, found = compose(tasks, options, preset, config, values, rules_name=rules or "rules")
+        run = create_run(settings, found, out, short_name(settings.run.tasks))
     result, stop = _train_to_end(run, settings, found, workers, tensorboard, wandb)
     report = result.summary(str(run.path))
     tell(json_, report, _in_words(report))
@@ -162,7 +179,7 @@ def transfer(
     options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes, "env.options": env_options}
     said = parse_settings(Config, set_ or [])
     settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, said)
-    run = create_run(settings, found, out, stem=f"{'+'.join(settings.run.tasks)}-from-{Path(source).resolve().name}")
+    run = create_run(settings, found, out, stem=f"{short_name(settings.run.tasks)}-from-{Path(source).resolve().name}")
     result, stop = _train_to_end(run, settings, found)
     curve, success = result.curve, float(result.curve.success[0].mean())
     is_known = success == success  # NaN where the environment does not tell, and JSON has none.
@@ -173,6 +190,17 @@ def transfer(
     before += f", success {100 * success:.1f} %" if is_known else ""
     tell(json_, report, f"{before}{' (means over seeds)' if settings.run.seeds > 1 else ''}\n{_in_words(report)}")
     _leave_if_stopped(run, stop)
+
+
+def _varied(tasks: list[str], vary: list[str]) -> list[str]:
+    """The tasks with the numbers of `--vary`."""
+    if not vary:
+        return tasks
+    from asap.envs.gymnasium.parameters import varied
+
+    if not tasks:
+        raise UserError("--vary", "needs the environment that it varies", " ".join(vary), "name it as TASK")
+    return varied(tasks, vary)
 
 
 def _text_of(path: str) -> str:
@@ -279,6 +307,9 @@ def _in_words(report: dict) -> str:
         other = other_in_words(report["verdict"], returns["deterministic"])
         rows += [("return", first), *(("", line) for line in each)]
         rows += [] if other is None else [("in training", other)]
+    each = (report["per_task"] or {}).items()
+    for name, one in each if len(each) > 1 else ():
+        rows.append(("", f"{name}: {', '.join(map(number, one['return']))}"))
     if reference is not None:
         rows.append(("references", references_in_words(reference)))
     if report["success"] is not None:

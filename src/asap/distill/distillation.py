@@ -118,7 +118,7 @@ def distill(
     }
     overrides = parse_settings(Config, settings)
     task = hosted_task(env, overrides)  # Teachers play environments; a task of our own is one, too.
-    config, _ = compose([task.name], options, overrides=overrides, task=task)
+    config, _ = compose([task.name], options, overrides=overrides, given=(task,))
     with contextlib.closing(TaughtEnv(task, teacher, on_progress)) as room:
         policy = _best_student(config, task, room, episodes)
         ids = _ids(seed, EVALUATION, 0, episodes)

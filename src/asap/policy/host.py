@@ -20,6 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from asap.base.episodes import EpisodeId
+from asap.base.spec import Drawn, descriptor_in
+
 BLOCK = 128  # Steps of an episode whose random numbers are drawn at once.
 NO_SKILL = -1
 _TINY = np.finfo(float).tiny
@@ -41,7 +44,8 @@ Choice = tuple[int, int | Float[np.ndarray, "A"]]  # Skill and action.
 class Plan(NamedTuple):
     """A policy for a player: what is fixed about it, as JSON has it, and its numbers.
 
-    Among these, `descriptors` (M, Z) has m of every task. Without it there is one task, which has none.
+    Among these, `descriptors` (M, Z) has m of every task. Without it there is one task, which has none. Where episodes
+    draw numbers of m, `drawn` in the fixed part has the fields of `Drawn` for each number of each task.
     """
 
     static: dict[str, Any]
@@ -80,12 +84,20 @@ class Player:
             self.deviations = np.exp(self._arrays["log_std"]) if kind == "gaussian" else np.ones(theta.shape[:2])
         self.termination: float | None = self._static["termination"]
         self._policies: dict[int, TaskPolicy] = {}
+        self._drawn_numbers = [[Drawn(*each) for each in task] for task in self._static.get("drawn", ())]
 
-    def begin(self, generator: np.random.Generator, deterministic: bool, task: int = 0) -> None:
-        """An episode of a task, by its index among the plan's descriptors."""
+    def begin(
+        self, generator: np.random.Generator, deterministic: bool, task: int = 0, episode: EpisodeId | None = None
+    ) -> None:
+        """An episode of a task, by its index among the plan's descriptors; its id draws what varies by the episode."""
         self.generator, self.deterministic = generator, deterministic
         self.previous, self.place = NO_SKILL, BLOCK
-        self._policy = self.policy_of(task)
+        drawn = self._drawn_numbers[task] if episode is not None and self._drawn_numbers else ()
+        if drawn:
+            m = descriptor_in(episode, self._descriptors[task].tolist(), drawn).astype(float)
+            self._policy = self._policy_at(m)
+        else:
+            self._policy = self.policy_of(task)
 
     def choose(self, x: Float[np.ndarray, "O"]) -> Choice:
         """The next choice of the episode."""
@@ -123,11 +135,13 @@ class Player:
     def policy_of(self, task: int) -> TaskPolicy:
         """Threads that come here together all find the same, so it does not matter whose is kept."""
         if task not in self._policies:
-            m, static, arrays = self._descriptors[task], self._static, self._arrays
-            margins = scores_of(self._planes, m, static["psi"], _part(arrays, "psi"))
-            scores = [scores_of(skill, m, static["phi"], _part(arrays, "phi")) for skill in self._theta]
-            self._policies[task] = TaskPolicy(margins, scores)
+            self._policies[task] = self._policy_at(self._descriptors[task])
         return self._policies[task]
+
+    def _policy_at(self, m: Float[np.ndarray, "Z"]) -> TaskPolicy:
+        static, arrays = self._static, self._arrays
+        margins = scores_of(self._planes, m, static["psi"], _part(arrays, "psi"))
+        return TaskPolicy(margins, [scores_of(skill, m, static["phi"], _part(arrays, "phi")) for skill in self._theta])
 
     def _drawn(
         self,

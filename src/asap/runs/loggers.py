@@ -10,12 +10,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from asap.base.errors import UserError, to_stderr
+from asap.base.spec import short_name
 from asap.config.schema import Config
 from asap.runs.events import Callback, Report
 
@@ -44,7 +45,7 @@ class ProgressBar:
             self.bar = Progress(described, BarColumn(), state, TimeElapsedColumn(), console=Console(stderr=True))
             self.line = self.bar.add_task(f"{self.label}: {self._state}", total=self.budget, state="")
         else:
-            self.label = label or "+".join(config.run.tasks)
+            self.label = label or short_name(config.run.tasks)
 
     def __enter__(self) -> "ProgressBar":
         if self.bar is not None:
@@ -89,13 +90,14 @@ _NAMES = {name: f"train/{name}" for name in "entropy explained_variance gradient
 _NAMES["kl"] = "train/approx_kl"
 
 
-def metrics_of(report: Report, seed: int, seconds: float) -> dict[str, float]:
-    """What one seed has to tell, by name. What is not known is left out."""
-    event = report.event
+def metrics_of(report: Report, seed: int, seconds: float, tasks: Sequence[str] = ()) -> dict[str, float]:
+    """What one seed has to tell, by name; of several tasks, also task by task. What is not known is left out."""
+    event, success = report.event, np.asarray(report.event["success"], float)[seed]
+    named = list(enumerate(tasks)) if len(tasks) > 1 else []
     values = {
         "rollout/ep_rew_mean": report.returns[seed].mean(),
         "rollout/ep_len_mean": report.lengths[seed],
-        "rollout/success_rate": np.mean(np.asarray(event["success"], float)[seed]),
+        "rollout/success_rate": np.mean(success),
         "time/iterations": report.update,
         "time/total_timesteps": report.env_steps[seed],
         "time/episodes": report.episodes[seed],
@@ -103,6 +105,8 @@ def metrics_of(report: Report, seed: int, seconds: float) -> dict[str, float]:
         "time/fps": report.env_steps[seed] / max(seconds, 1e-9),
         "train/n_updates": report.update,
         **{name: np.asarray(event[key], float)[seed] for key, name in _NAMES.items() if key in event},
+        **{f"tasks/{name}/ep_rew_mean": report.returns[seed, m] for m, name in named},
+        **{f"tasks/{name}/success_rate": success[m] for m, name in named},
         **{f"skills/usage_{skill}": share for skill, share in enumerate(event["usage"][seed])},
     }
     return {name: float(value) for name, value in values.items() if np.isfinite(value)}
@@ -134,7 +138,8 @@ def _callback(config: Config, write: Write) -> Callback:
 
     def write_metrics(report: Report) -> None:
         for seed in range(config.run.seeds):
-            write(seed, metrics_of(report, seed, time.monotonic() - began), int(report.env_steps[seed]))
+            metrics = metrics_of(report, seed, time.monotonic() - began, config.run.tasks)
+            write(seed, metrics, int(report.env_steps[seed]))
 
     return write_metrics
 
@@ -149,7 +154,7 @@ def _tensorboard(folder: str, config: Config) -> Iterator[Write]:
     except ImportError:
         cure = "pip install 'asap-rl[tensorboard]'"
         raise UserError("tensorboard_log", "needs the package tensorboard", folder, cure) from None
-    name, first = "+".join(config.run.tasks).replace("/", "-"), config.run.seed
+    name, first = short_name(config.run.tasks).replace("/", "-"), config.run.seed
     seeds = range(first, first + config.run.seeds)
     writers = [EventFileWriter(os.path.join(folder, f"{name}-seed-{seed}")) for seed in seeds]
 

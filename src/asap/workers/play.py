@@ -27,6 +27,17 @@ class Environments:
         self._sources = sources
         self._made: dict[int, CheckedEnv] = {}
 
+    def of_episode(self, episode: EpisodeId, watch: Callable[[int], None] = nobody_watches) -> CheckedEnv:
+        """That of its task; where episodes draw parameters, one with the episode's own, made anew."""
+        source = self._sources[episode.task]
+        if not source.source.named.has_ranges:
+            return self.of_task(episode.task, watch)
+        watch(MAKING)
+        if (before := self._made.pop(episode.task, None)) is not None:
+            before.close()
+        self._made[episode.task] = CheckedEnv(source.source.of_episode(episode), source.limits)
+        return self._made[episode.task]
+
     def of_task(self, task: int, watch: Callable[[int], None] = nobody_watches) -> CheckedEnv:
         if task not in self._made:
             watch(MAKING)
@@ -57,8 +68,8 @@ def _play_episode(
     environments: Environments, player: Player, episode: EpisodeId, deterministic: bool, watch: Callable[[int], None]
 ) -> Played:
     """One episode from its reset to its end; CheckedEnv sees to it that there is one."""
-    env = environments.of_task(episode.task, watch)
-    player.begin(episode.choices(), deterministic, episode.task)
+    env = environments.of_episode(episode, watch)
+    player.begin(episode.choices(), deterministic, episode.task, episode)
     watch(0)
     x = env.reset(episode)
     observations, skills, actions, rewards = [x], [], [], []
