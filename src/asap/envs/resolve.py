@@ -16,7 +16,7 @@ from asap.envs.gymnasium.family import axes_of, joined, outside, placed, require
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.parameters import named, parse, split_weight
 from asap.envs.gymnasium.registration import is_defined_here
-from asap.envs.gymnasium.task import HostedTask, describe
+from asap.envs.gymnasium.task import HostedTask, describe, with_own_values
 
 IDS_CURE = "asap/TwoRooms-v0 (see `asap tasks`)"
 
@@ -60,7 +60,7 @@ def another(tasks: TaskSet, name: str) -> tuple[Task, list[str]]:
         catalog.require_alike([like, task])
         return task, []
     members = [task for task in tasks.tasks if isinstance(task, HostedTask)]
-    found = describe(like.source._replace(name=name), like.limits)
+    found = with_own_values(describe(like.source._replace(name=name), like.limits))
     require_alike(like, found)
     task = placed(found, axes_of(members), members)
     return task, [*found.notes, *outside(task)]

@@ -24,7 +24,7 @@ from asap.envs.gymnasium.make import NO_ENV, EnvLimits, EnvSource, HostedSource
 from asap.envs.gymnasium.names import action_names, is_name, observation_names
 from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.spaces import bounds, check_spaces, control, shape_of
-from asap.envs.gymnasium.variant import settable_of, require_kept
+from asap.envs.gymnasium.variant import require_kept, settable_of
 
 DISCOUNT = 0.99
 FREQUENCIES = (0.25, 0.5)
