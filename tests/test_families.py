@@ -256,6 +256,9 @@ def test_curves_are_told_task_by_task():
     told = metrics_of(report, 0, 1.0, ("a", "b"))
     assert (told["tasks/a/ep_rew_mean"], told["tasks/b/ep_rew_mean"], told["rollout/ep_rew_mean"]) == (3.0, 5.0, 4.0)
     assert told["tasks/b/success_rate"] == 1.0
+    report.returns[0, 0] = np.nan  # No episode of an update was on it.
+    told = metrics_of(report, 0, 1.0, ("a", "b"))
+    assert told["rollout/ep_rew_mean"] == 5.0 and "tasks/a/ep_rew_mean" not in told
     assert not any(name.startswith("tasks/") for name in metrics_of(report, 0, 1.0, ("a",)))
 
 

@@ -242,6 +242,8 @@ def plot(
 
 def _curves(path: Path, model: "ASAP", task: "Task") -> dict[str, "Figure"]:
     """How a run went; a saved model does not know."""
+    import numpy as np
+
     from asap.base.stats import SeedCurve
     from asap.runs.directory import Run
     from asap.runs.events import Curve
@@ -251,8 +253,9 @@ def _curves(path: Path, model: "ASAP", task: "Task") -> dict[str, "Figure"]:
     if not len(curve.episodes):
         return {}
     column, looked_at = model.tasks.names.index(task.name), model.seeds.index(model.seed)
+    known = (curve.active > 0) & ~np.isnan(curve.returns[:, :, column])
     seeds = [
-        SeedCurve(*(values[curve.active[:, s] > 0] for values in (curve.episodes[:, s], curve.returns[:, s, column])))
+        SeedCurve(*(values[known[:, s]] for values in (curve.episodes[:, s], curve.returns[:, s, column])))
         for s in range(curve.episodes.shape[1])
     ]
     usage = curve.episodes[:, looked_at], curve.usage[:, looked_at]  # Each seed numbers its skills in its own way.

@@ -63,7 +63,7 @@ class ProgressBar:
     def show(self, report: Report) -> None:
         """A callback between updates."""
         done = report.env_steps if self.in_steps else report.episodes
-        self.tell(report.update, int(np.min(done)), float(np.mean(report.returns)))
+        self.tell(report.update, int(np.min(done)), _mean(report.returns))
 
     def tell(self, update: int, done: int, mean: float) -> None:
         self.count(done, f", update {update}", f", return {mean:.1f}")
@@ -86,6 +86,12 @@ class ProgressBar:
             to_stderr(f"{self.label}: {self._state}, {time.monotonic() - began:.0f} s")
 
 
+def _mean(values: np.ndarray) -> float:
+    """Of what is known: of many tasks, a few episodes are not on each."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
+
+
 _NAMES = {name: f"train/{name}" for name in "entropy explained_variance gradient_theta gradient_beta movement".split()}
 _NAMES["kl"] = "train/approx_kl"
 
@@ -95,9 +101,9 @@ def metrics_of(report: Report, seed: int, seconds: float, tasks: Sequence[str] =
     event, success = report.event, np.asarray(report.event["success"], float)[seed]
     named = list(enumerate(tasks)) if len(tasks) > 1 else []
     values = {
-        "rollout/ep_rew_mean": report.returns[seed].mean(),
+        "rollout/ep_rew_mean": _mean(report.returns[seed]),
         "rollout/ep_len_mean": report.lengths[seed],
-        "rollout/success_rate": np.mean(success),
+        "rollout/success_rate": _mean(success),
         "time/iterations": report.update,
         "time/total_timesteps": report.env_steps[seed],
         "time/episodes": report.episodes[seed],

@@ -1,0 +1,17 @@
+"""One policy for poles of many lengths: it is told the length, its rules name it, and it holds for lengths in between.
+
+python examples/family.py
+"""
+
+from asap import ASAP
+
+POLES = [{"id": "CartPole-v1", "length": length} for length in (0.2, 0.5, 1.5)]
+
+if __name__ == "__main__":
+    model = ASAP(POLES, hyperplanes=1, skills="constant", seed=0).learn(150_000)
+    print(model.explain())
+    for name, one in model.evaluate(episodes=100)["per_task"].items():
+        print(f"{name}: {one['return']:.1f}")
+
+    between = model.evaluate(episodes=100, task="CartPole-v1?length=1")  # Never trained on.
+    print(f"half a pole of 1 m, mean return of 100 episodes: {between['return']:.1f} (500 at most)")
