@@ -149,6 +149,9 @@ def test_the_player_and_the_learner_see_the_same_numbers():
     assert len(set(told.tolist())) == 12 and 0 < skills.mean() < 1
     orders = [EnvSource(RANGE[0]).of_episode(one).build().unwrapped.order for one in ids]
     np.testing.assert_allclose(told[::LENGTH], orders, atol=1e-6)
+    for one, order in zip(played, orders):  # And the environment has them.
+        is_right = (one.actions == 1) == (one.observations[:-1, 0] * order > 0)
+        np.testing.assert_array_equal(one.rewards, is_right)
 
 
 def _with_beta(policy, beta):

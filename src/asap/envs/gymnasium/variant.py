@@ -87,7 +87,7 @@ def _looked_at(env: gymnasium.Env, creator: Callable[..., Any], given: Mapping[s
                 arguments[name] = default
     of_class = {name: value for each in reversed(type(inner).__mro__) for name, value in vars(each).items()}
     own = getattr(inner, "__dict__", {})
-    found = {name: value for name, value in {**of_class, **own}.items() if _can_be_set(name)}
+    found = {name: value for name, value in {**of_class, **own}.items() if not name.startswith("_")}
     for name, value in found.items():
         if isinstance(value, property) and value.fset is not None:
             with contextlib.suppress(Exception):
@@ -95,11 +95,6 @@ def _looked_at(env: gymnasium.Env, creator: Callable[..., Any], given: Mapping[s
     settable = {name: value for name, value in found.items() if _is_number(value)}
     only_class = frozenset(name for name in settable if name not in own and _is_number(of_class[name]))
     return Settable(arguments, settable, only_class, type(inner), takes_any)
-
-
-def _can_be_set(name: str) -> bool:
-    """Not what every environment has: its spaces, its generator and the seed of that."""
-    return not name.startswith("_") and not hasattr(gymnasium.Env, name)
 
 
 def _is_number(value: Any, or_flag: bool = False) -> bool:
