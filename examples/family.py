@@ -1,4 +1,4 @@
-"""One policy for poles of many lengths: it is told the length, its rules name it, and it holds for lengths in between.
+"""One policy for poles of many lengths: it knows the length, its rules name it, and it holds for lengths in between.
 
 python examples/family.py
 """
