@@ -75,6 +75,14 @@ def test_rules_that_did_not_change_are_said_to_be_as_they_were(text):
     assert found.text.count("as it was") == 3
 
 
+def test_a_corrected_test_is_written_in_terms_of_the_given_one():
+    start = given("if 2*x > 1 then up\notherwise down")
+    near = plane_of(told(start, with_plane(start.policy(), -0.6, 1.0, 1.25)))
+    assert near["corrected"].startswith("2.5*y + 2*x > 1.2 m within ")
+    far = plane_of(told(start, with_plane(start.policy(), -0.6, 0.1, 1.0)))
+    assert far["corrected"].startswith("y + 0.1*x > 0.6 m within ")
+
+
 @pytest.mark.parametrize("degrees", [3.0, 30.0, -45.0])
 @pytest.mark.parametrize("spread", [None, (1.0, 0.1), (0.2, 3.0)])
 def test_an_angle_is_that_between_planes_in_deviations_of_the_states(degrees, spread):

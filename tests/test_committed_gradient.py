@@ -26,7 +26,7 @@ from asap.experience import hosted
 from asap.experience.protocol import Batch
 from asap.experience.rollout import Draws, Lane, Moment
 from asap.experience.summed_scores import EpisodeScores, collect_finished, subtract_means
-from asap.learn.judge import Critic, advantages_of
+from asap.learn.judge import Critic, Terms, advantages_of
 from asap.learn.updates import UPDATES, Inputs, fisher_of_samples, optimizer_of
 from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition
@@ -311,7 +311,7 @@ def test_a_critic_that_sees_the_skill_in_force_leaves_the_mean_as_it_is(case, gr
     hidden, weights = rng.normal(size=(3, 1 + policy.num_skills)), 5 * rng.normal(size=4)
     critic = Critic(hidden, np.zeros(3), weights, np.eye(4), weights)
     config = Config(learn=learn_of(gradient, trace=1.0, critic_memory=0.5))
-    found = compiled(lambda steps: advantages_of(config.learn, 1.0, policy, critic, None, steps))(steps)
+    found = compiled(lambda steps: advantages_of(config.learn, Terms(1.0, 3), policy, critic, None, steps))(steps)
     worth = np.cumsum(episodes.reward[::-1], axis=0)[::-1]
     assert np.abs(worth - np.asarray(found.advantages))[episodes.counts.astype(bool)].max() > 0.1, "a baseline"
     assert_same(estimate(case, gradient, steps, chances * found.advantages * episodes.counts), expected)

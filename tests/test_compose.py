@@ -10,7 +10,8 @@ import asap.envs.resolve
 from asap import ASAP
 from asap.base.errors import UserError
 from asap.compose import compose
-from asap.config.schema import PRESETS, Config
+from asap.config.presets import PRESETS
+from asap.config.schema import Config
 from asap.config.settings import override
 from asap.config.toml import parse_settings, to_item
 from asap.envs import catalog

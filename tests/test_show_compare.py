@@ -77,6 +77,17 @@ def test_each_method_has_its_mean_its_seeds_and_its_label():
     assert labels["approximately optimal partition"][1] is near
 
 
+def test_of_many_methods_each_has_a_panel_with_the_first_one_in_it():
+    figure = compare_curves(MANY, between=(("random play", -400.0), ("solved", 40.0)))
+    panels = [axes for axes in figure.axes if axes.axison]
+    assert [axes.get_title() for axes in panels] == list(MANY)[1:]
+    for index, axes in enumerate(panels, 1):
+        for line, name in zip(thick(axes), ("method 0", f"method {index}"), strict=True):
+            np.testing.assert_allclose(line.get_ydata(), iqm(resample(MANY[name], common_grid(MANY[name]))))
+        assert {-400.0, 40.0} <= {line.get_ydata()[0] for line in axes.lines if len(set(line.get_ydata())) == 1}
+    assert "method 0" in figure.get_supxlabel() and "solved: 40" in figure.get_supxlabel()
+
+
 def test_references_are_drawn_where_their_labels_point():
     near, whole = compare_curves(METHODS, REFERENCE).axes
     for axes, words, value in (

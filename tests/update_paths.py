@@ -206,7 +206,7 @@ def config_of(offline: OfflineConfig = OfflineConfig(), steps: int | None = None
 def task_set(episodes: Sequence[Episode]) -> TaskSet:
     """A set with as many tasks as the episodes have; nothing of it is played."""
     described = {episode.task: episode.descriptor for episode in episodes}
-    spec = SimpleNamespace(discount=0.5, observation_names=("x",))
+    spec = SimpleNamespace(discount=0.5, observation_names=("x",), horizon=4)
     tasks = [
         SimpleNamespace(spec=spec, descriptor=described.get(n, ()), drawn=())
         for n in range(1 + max(described, default=0))
@@ -320,6 +320,7 @@ def transitions(episodes: Sequence[Episode]) -> Transition:
         truncated=ends & ~terminated,
         next_observation=joined([e.x[1:] for e in episodes], np.float32).T,
         decides=None if decides.all() else decides,
+        elapsed=joined([np.arange(e.length) for e in episodes], np.int32),
     )
 
 

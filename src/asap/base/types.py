@@ -34,6 +34,7 @@ class Transition(NamedTuple):
     of_task: Bool[Array, "M *batch"] | None = None  # Which task each step belongs to, where there are several.
     counts: Bool[Array, "*batch"] | None = None  # None: every step. False: padding, which has no part in any mean.
     decides: Bool[Array, "*batch"] | None = None  # Whether actions differ in what they do; None: they always may.
+    elapsed: Int[Array, "*batch"] | None = None  # Steps made in the episode before this one; None: nobody asked.
 
     @property
     def ended(self) -> Bool[Array, "*batch"]:

@@ -84,8 +84,9 @@ class LearnConfig:
     step_size_beta: float | None = setting(None, "Step size of the hyperplanes; default: the learner's own.", low=0.0)
     schedule: str | None = setting(
         None,
-        "Step sizes over updates n: constant, or eta / (1 + n / scale)^power; default: the learner's own.",
-        choices=("constant", "robbins-monro"),
+        "Step sizes: constant; eta / (1 + n / scale)^power at update n; or linear: they fall to a tenth over the "
+        "budget. Default: the learner's own.",
+        choices=("constant", "robbins-monro", "linear"),
     )
     schedule_scale: float = setting(100.0, "Robbins-Monro: updates until the step sizes begin to fall.", above=0.0)
     schedule_power: float = setting(0.7, "Robbins-Monro: above 0.5 and up to 1.", above=0.5, high=1.0)
@@ -118,12 +119,39 @@ class LearnConfig:
         choices=("running", "mean", "none"),
     )
     epochs: int = setting(8, "Passes over each batch (ppo).", low=1, high=MOST)
+    minibatch: int | None = setting(
+        None,
+        "Each pass takes the steps in a random order, so many at a time (ppo); default: the whole batch at once.",
+        low=1,
+        high=MOST,
+    )
+    kl_stop: float | None = setting(
+        None,
+        "The passes end when the policy is so far (KL, nats) from the one that played (ppo); falls with a linear "
+        "schedule. Default: never.",
+        above=0.0,
+    )
     clip: float = setting(0.2, "Probability ratios beyond 1 +- clip get no gradient (ppo).", above=0.0)
     damping: float = setting(0.1, "Added to the diagonal of the Fisher matrix (natural).", above=0.0)
     discount: float | None = setting(None, "gamma; default: the task's own.", low=0.0, high=1.0)
+    horizon_discount: bool = setting(
+        False, "Without learn.discount: gamma is 1 - 1 / (time limit), so that all of an episode counts."
+    )
     trace: float = setting(0.95, "lambda of the advantages: 0 trusts the critic, 1 the returns.", low=0.0, high=1.0)
     advantage_scale: float | None = setting(
         None, "Factor on the advantages; default: divided by their deviation in each batch.", above=0.0
+    )
+    deviations: str = setting(
+        "learned",
+        "Of Gaussian skills: learned, or fixed at the start's, e^-0.5 of half the range or what rules say.",
+        choices=("learned", "fixed"),
+    )
+    sharpening: float = setting(
+        1.0,
+        "Logits of the skills are multiplied by 1 in the first half of the budget, and up to this at its end; skills "
+        "that are kept are not.",
+        low=1.0,
+        high=100.0,
     )
     entropy: float | None = setting(None, "Weight of the entropy of the actions; default: the learner's own.", low=0.0)
     softening: float = setting(0.03, "Weight of the penalty that revives a plane which has lost one side.", low=0.0)
@@ -131,6 +159,10 @@ class LearnConfig:
     critic_features: int = setting(32, "Random ramps of the critic.", low=1, high=4096)
     critic_length: float = setting(
         0.5, "Length scale of the critic, where the observation range is 2.", low=1e-6, high=1e6
+    )
+    critic_time: bool = setting(
+        False,
+        "The critic sees how much of the time limit is used up; what comes after the limit is then worth nothing.",
     )
     critic_memory: float = setting(0.8, "Weight of the former batches in the critic's fit.", low=0.0, below=1.0)
     averaging: float | None = setting(
@@ -144,6 +176,12 @@ class LearnConfig:
     convergence_tolerance: float = setting(
         0.01, "Converged when the average moves by less than this share of its norm; 0 never stops.", low=0.0
     )
+
+    def discount_on(self, own: float, horizon: int) -> float:
+        """gamma on a task with that discount of its own and that time limit."""
+        if self.discount is not None:
+            return self.discount
+        return 1 - 1 / horizon if self.horizon_discount else own
 
 
 @dataclass(frozen=True)
@@ -259,27 +297,6 @@ LEARNER_DEFAULTS = {
     "likelihood": ("adam", 0.1, 0.1, 32, "robbins-monro", 0.07),
 }
 EPISODES = 2000
-
-
-# The paper's own setting: AC-PG with the sampled skill, one plain gradient step per batch with constant step sizes of
-# 10 (2R). Batch size, critic and reward scale are not given there: a step size of 10 is taken to be meant for rewards
-# in units of the goal's. As printed, all ten seeds lose a skill for good within the first updates and stay near a
-# return of -310; a little softening and entropy, on the same scale, is the one departure.
-PRESETS = {
-    "paper": {
-        "learn.learner": "actor-critic",
-        "learn.gradient": "sampled",
-        "learn.optimizer": "sgd",
-        "learn.step_size_theta": 10.0,
-        "learn.step_size_beta": 10.0,
-        "learn.advantage_scale": 0.01,
-        "learn.entropy": 0.01,
-        "learn.softening": 0.003,
-        "run.episodes": 35000,
-    },
-    # The estimator of the listing: the whole return times the score of the sampled skills, nothing subtracted or added.
-    "algorithm-1": {"learn.learner": "reinforce", "learn.gradient": "sampled", "learn.baseline": "none"},
-}
 
 
 def complete(config: Config) -> Config:

@@ -40,6 +40,8 @@ def parse_settings(cls: type, given: str | Iterable[str] | Values) -> dict[str, 
 
 def to_item(key: str, value: Any) -> str:
     """A checked value as a user gives it: the way back."""
+    if value is None:
+        return f"{key}=none"
     return f"{key}={value if isinstance(value, str) else toml_value(value)}"
 
 

@@ -37,7 +37,7 @@ class Compiled:
         self.config, self.tasks, self._tasks, self._stop = config, tasks, compiled_tasks, stop or StopRequest()
         self.most_updates, self.least_episodes = config.run.chunk, config.run.eval_episodes
         learn = config.learn
-        self._discount = tasks.spec.discount if learn.discount is None else learn.discount
+        self._discount = learn.discount_on(tasks.spec.discount, tasks.spec.horizon)
         self._evaluate = compiled(self._evaluated, static_argnames=("num_episodes", "deterministic"))
 
     def begin(self, key: Key) -> Lane:
@@ -55,7 +55,7 @@ class Compiled:
             scores = EpisodeScores(policy, self._tasks, learn.batch_episodes, learn.gradient, self._discount)
             sums, totals = play_scored(scores, key, learn.lanes)
             return carry, Batch(totals, totals.steps.sum(), sums=sums)
-        lanes, steps, totals = rollout.play_window(policy, self._tasks, carry, key, learn.window)
+        lanes, steps, totals = rollout.play_window(policy, self._tasks, carry, key, learn.window, learn.critic_time)
         return lanes, Batch(totals, learn.lanes * learn.window, steps)
 
     def evaluate(

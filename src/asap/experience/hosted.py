@@ -178,6 +178,7 @@ def packed(episodes: Sequence[Played], tasks: TaskSet) -> Batch:
         next_observation=at.steps([episode.observations[1:] for episode in episodes]),
         of_task=None if tasks.size == 1 else task == np.arange(tasks.size)[:, None, None],
         counts=at.counts,
+        elapsed=at.steps([np.arange(episode.length, dtype=np.int32) for episode in episodes]),
     )
     return Batch(totals_of(episodes, tasks.size), np.int32(num_steps), steps)
 

@@ -112,6 +112,7 @@ class Batches:
             truncated=at.ends(~terminated),
             next_observation=at.steps([after], np.float32),
             counts=at.counts,
+            elapsed=at.steps([np.arange(length, dtype=np.int32) for length in lengths]),
         )
         log_prob = at.steps([one.behaviour_log_prob for one in logged], np.float32)
         behaviour = Behaviour(log_prob, at.steps([np.repeat(self.merits[members], lengths)]))

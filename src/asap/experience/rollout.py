@@ -255,6 +255,7 @@ class Window(NamedTuple):
 
     tasks: CompiledTasks
     decided: bool = True  # Whether it keeps at which steps all actions are the same.
+    timed: bool = False  # Whether it keeps how old the episode is.
 
     def start(self, moment: Moment) -> EpisodeTotals:
         return no_episodes(self.tasks.size)
@@ -280,6 +281,7 @@ class Window(NamedTuple):
             next_observation=outcome.next_observation,
             of_task=of_task,
             decides=jax.vmap(tasks.env.decides, in_axes=-1)(lane.episode.state) if self.decided else None,
+            elapsed=lane.episode.elapsed if self.timed else None,
         )
 
 
@@ -309,12 +311,13 @@ def time_before_lanes(steps: Transition) -> Transition:
 
 
 def play_window(
-    policy: ASAPPolicy, tasks: CompiledTasks, lanes: Lane, key: Key, num_steps: int
+    policy: ASAPPolicy, tasks: CompiledTasks, lanes: Lane, key: Key, num_steps: int, timed: bool = False
 ) -> tuple[Lane, Transition, EpisodeTotals]:
     """`num_steps` steps of every lane with auto-reset; transitions have axes (..., time, lane)."""
     keys = lane_keys(key, jnp.arange(lanes.previous_skill.shape[-1]))
     moment = start_moments(tasks, policy, keys, lanes)
-    window = Window(tasks, policy.termination is None)  # A policy that commits decides also by the skill it enters.
+    # A policy that commits decides also by the skill it enters.
+    window = Window(tasks, policy.termination is None, timed)
     moment, totals, transitions = play(tasks, policy, keys, moment, window, num_steps)
     return moment.lane, time_before_lanes(transitions), totals
 

@@ -4,6 +4,9 @@ The critic is linear in random ramps of observation and task descriptor, fitted 
 step size to tune, costs one pass over the batch where a network takes many, and keeps its memory of former batches in
 two sums that decay. Truncation is bootstrapped, termination is not.
 
+A critic that sees the time (`learn.critic_time`) knows what running out of it is worth: nothing comes after the limit.
+So a truncation at the limit is not bootstrapped then. One that comes earlier is, and so is the end of a window.
+
 Where the policy commits to its skill, what is to come depends on the skill in force, and the critic sees it: as far as
 the gradient tells skills (`skills_in_force`), so that the critic stays a baseline without bias.
 """
@@ -37,7 +40,8 @@ SKILL_MOVES = np.float32(0.25)
 class Critic(eqx.Module):
     """V(x, m) = w^T [1, clip(W [x, m] + b)]: a network whose hidden layer stays as it was drawn.
 
-    For a policy that commits, the probabilities of the skills in force stand behind m: they move each ramp.
+    Behind m stands the time, where the critic sees it: from -1 to 1 over an episode. Then, for a policy that commits, the
+    probabilities of the skills in force: they move each ramp.
     A ramp clipped to [-1, 1] serves as well as a tanh or a cosine and costs a tenth.
     """
 
@@ -118,6 +122,13 @@ def lambda_advantages(
     return discounted_sums(deltas, batch.ended, discount * decay)
 
 
+class Terms(NamedTuple):
+    """What rewards are worth later, and how long there is."""
+
+    discount: float
+    horizon: int
+
+
 class FromData(NamedTuple):
     """How learning from logged data goes."""
 
@@ -143,18 +154,39 @@ class Advantages(NamedTuple):
     explained_variance: Float[Array, ""]
 
 
-def advantages_of(
-    learn: LearnConfig, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, steps: Transition
-) -> Advantages:
-    """The critic sees observations as the policy does, scaled; it is fitted to what came out.
-
-    Besides, it knows the task, and the skill in force where the policy commits to one.
-    """
+def known_besides(
+    learn: LearnConfig, policy: ASAPPolicy, steps: Transition, horizon: int
+) -> tuple[Float[Array, "Y N"], Float[Array, "Y N"]]:
+    """What the critic sees besides the observation, before each step and after it: the task, the time if it is asked for,
+    and the skill in force where the policy commits to one."""
     flat = steps.flat()
-    known = next_known = flat.descriptor
+    before, after = [flat.descriptor], [flat.descriptor]
+    if learn.critic_time:
+        for parts, elapsed in ((before, flat.elapsed), (after, flat.elapsed + 1)):
+            parts.append((2 * elapsed / horizon - 1)[None])
     if policy.termination is not None:
-        skills = (part.reshape(part.shape[0], -1) for part in skills_in_force(policy, steps, learn.gradient))
-        known, next_known = (jnp.concatenate([flat.descriptor, part]) for part in skills)
+        for parts, skills in zip((before, after), skills_in_force(policy, steps, learn.gradient)):
+            parts.append(skills.reshape(skills.shape[0], -1))
+    return tuple(parts[0] if len(parts) == 1 else jnp.concatenate(parts) for parts in (before, after))
+
+
+def without_time_limit(steps: Transition, horizon: int) -> Transition:
+    """Nothing comes after the time limit: an episode that reaches it terminates there."""
+    return steps._replace(terminated=steps.terminated | (steps.truncated & (steps.elapsed + 1 >= horizon)))
+
+
+def advantages_of(
+    learn: LearnConfig,
+    terms: Terms,
+    policy: ASAPPolicy,
+    critic: Critic,
+    moments: Moments | None,
+    steps: Transition,
+) -> Advantages:
+    """The critic sees observations as the policy does, scaled; it is fitted to what came out."""
+    flat = steps.flat()
+    known, next_known = known_besides(learn, policy, steps, terms.horizon)
+    steps = without_time_limit(steps, terms.horizon) if learn.critic_time else steps
 
     def features(x: Float[Array, "O N"], known: Float[Array, "Y N"]) -> Float[Array, "G N"]:
         if moments is not None:
@@ -164,7 +196,7 @@ def advantages_of(
 
     seen, next_seen = features(flat.observation, known), features(flat.next_observation, next_known)
     values, next_values = ((critic.weights @ part).reshape(steps.reward.shape) for part in (seen, next_seen))
-    advantages = lambda_advantages(steps, values, next_values, discount, learn.trace)
+    advantages = lambda_advantages(steps, values, next_values, terms.discount, learn.trace)
     targets = (advantages + values).ravel()
     spread = [jnp.var(part, where=flat.counts) for part in (advantages.ravel(), targets)]
     fitted = fit(critic, seen, targets, learn.critic_memory, counts=flat.counts)
@@ -283,16 +315,16 @@ def by_likelihood(policy: ASAPPolicy, batch: Batch) -> tuple[Float[Array, "N"], 
 
 
 def judge(
-    config: Config, discount: float, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
+    config: Config, terms: Terms, policy: ASAPPolicy, critic: Critic, moments: Moments | None, batch: Batch
 ) -> Judged:
     """What each step counts, and the critic's fit where it has a part in that."""
     learn, steps, unknown = config.learn, batch.steps, jnp.float32(jnp.nan)
     if learn.learner == "reinforce":
-        return Judged(None if steps is None else by_returns(learn, discount, steps), critic, unknown)
+        return Judged(None if steps is None else by_returns(learn, terms.discount, steps), critic, unknown)
     if learn.learner == "likelihood":
         weights, from_data = by_likelihood(policy, batch)
         return Judged(weights, critic, unknown, from_data)
-    found = advantages_of(learn, discount, policy, critic, moments, steps)
+    found = advantages_of(learn, terms, policy, critic, moments, steps)
     if learn.learner == "importance":
         weights, from_data = by_importance(config.offline, policy, found.advantages, batch)
         return Judged(weights, found.critic, found.explained_variance, from_data)

@@ -105,7 +105,7 @@ class Loop:
 
     def _feed(self, states: TrainState) -> Fed | list[Fed]:
         left = self.budget.left(states.totals, states.env_steps)
-        counters = Counters(np.asarray(states.iteration), states.totals.episodes.sum(-1), left)
+        counters = Counters(np.asarray(states.iteration), states.totals.episodes.sum(-1), left[:2])
         return self.experience.feed(states.policy, counters, self._active(states))
 
     def _advance_together(self, states: TrainState, fed: Fed) -> tuple[TrainState, Metrics]:

@@ -41,10 +41,39 @@ class Regularity(NamedTuple):
 
 def regularity_gradient(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
     """Gradient of the entropy bonus minus the softening penalty."""
-    # So many states tell as much as all: on a larger batch this would take longer than the policy gradient.
-    stride = -(-batch.reward.shape[-1] // MOST_STATES)
-    batch = jax.tree.map(lambda leaf: leaf[..., ::stride], batch)
+    if not (config.entropy or config.softening):
+        return jax.tree.map(jnp.zeros_like, parameters_of(policy)), regularity_of(policy, batch)
+    batch = _thinned(batch)
     return _closed_form(config, policy, batch) if has_closed_form(policy) else _by_autodiff(config, policy, batch)
+
+
+def regularity_of(policy: ASAPPolicy, batch: Transition) -> Regularity:
+    """Without any gradient."""
+    batch = _thinned(batch)
+    psi, phi = (part(batch.observation, batch.descriptor) for part in (policy.psi, policy.phi))
+    shares, samples = _counted(batch, jnp.exp(policy.partition.log_probs(psi)))
+    usage = shares.sum(-1) / samples
+    return Regularity(_entropy(policy, phi, shares, usage, samples), usage)
+
+
+def _thinned(batch: Transition) -> Transition:
+    """So many states tell as much as all: on a larger batch this would take longer than the policy gradient."""
+    stride = -(-batch.reward.shape[-1] // MOST_STATES)
+    return jax.tree.map(lambda leaf: leaf[..., ::stride], batch)
+
+
+def _entropy(
+    policy: ASAPPolicy,
+    phi: Float[Array, "D ..."],
+    shares: Float[Array, "S N"],
+    usage: Float[Array, "S"],
+    samples: Int[Array, ""] | int,
+) -> Float[Array, ""]:
+    """Of a mixture of Gaussians the entropy has no formula: what counts is the mean of theirs."""
+    if isinstance(policy.skills, GaussianSkills):
+        return usage @ policy.skills.entropies()
+    pi = mix(shares, jnp.exp(policy.skills.log_probs(phi)))
+    return -(pi * jnp.log(jnp.maximum(pi, TINY))).sum() / samples
 
 
 def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
@@ -75,19 +104,13 @@ def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
 
 
 def _by_autodiff(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
-    """Of a mixture of Gaussians the entropy has no formula: what counts is the mean of theirs."""
-
     def value(parameters: Parameters) -> tuple[Float[Array, ""], Regularity]:
         changed = with_parameters(policy, parameters)
         psi, phi = (part(batch.observation, batch.descriptor) for part in (changed.psi, changed.phi))
         margins = changed.partition.margins(psi)
         shares, samples = _counted(batch, jnp.exp(changed.partition.log_probs(psi)))
         usage = shares.sum(-1) / samples
-        if isinstance(changed.skills, GaussianSkills):
-            entropy = usage @ changed.skills.entropies()
-        else:
-            pi = mix(shares, jnp.exp(changed.skills.log_probs(phi)))
-            entropy = -(pi * jnp.log(jnp.maximum(pi, TINY))).sum() / samples
+        entropy = _entropy(changed, phi, shares, usage, samples)
         lost = jax.lax.stop_gradient(lost_side(margins, config.softening_floor, _tasks_of(batch)))
         penalty = (lost * (jax.nn.softplus(margins) + jax.nn.softplus(-margins))).sum() / samples
         return config.entropy * entropy - config.softening * penalty, Regularity(entropy, usage)

@@ -24,6 +24,7 @@ from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import Moments, no_moments
 from asap.policy.score import Parameters, parameters_of, with_parameters
+from asap.policy.skills import GibbsSkills
 from asap.runs.checkpoints import digest
 
 POLICY, CRITIC = 0, 1  # Ids of what is drawn on the host, one stream per purpose.
@@ -44,6 +45,7 @@ class TrainState(eqx.Module):
     spoiled: Bool[Array, ""]  # A gradient was not finite; it was not applied, and the seed has stopped.
     moments: Moments | None = None  # Of the observations, where their scaling is learned.
     average: Parameters | None = None  # Over the updates, where the config asks for it.
+    alpha_theta: Float[Array, ""] | None = None  # Of the skills as they began, where they are sharpened.
 
     @property
     def outcome(self) -> ASAPPolicy:
@@ -88,11 +90,19 @@ class Metrics(NamedTuple):
     from_data: FromData | None
 
 
+class Pace(NamedTuple):
+    """Shares of the budgets of episodes and of steps: spent when the program began, and what one of each is."""
+
+    begun: Float[Array, "*seeds 2"]
+    each: Float[Array, "*seeds 2"]
+
+
 class Budget(NamedTuple):
     """How far a seed may go; numbers of the run and not of the program, so that more needs no new program."""
 
     episodes: Int[Array, "*seeds"]
     steps: Int[Array, "*seeds"]
+    pace: Pace | None = None  # None: nothing follows the budget.
 
     @classmethod
     def of(cls, config: Config) -> "Budget":
@@ -103,9 +113,17 @@ class Budget(NamedTuple):
     def left(self, totals: EpisodeTotals, env_steps: Int[Array, "*seeds"]) -> "Budget":
         """What is not spent yet, as a program takes it: no chunk gets to where its integers end."""
         spent = np.asarray(totals.episodes).sum(-1), np.asarray(env_steps)
-        return Budget(
-            *(np.clip(most - done, 0, np.iinfo(np.int32).max).astype(np.int32) for most, done in zip(self, spent))
-        )
+        left = (np.clip(most - done, 0, np.iinfo(np.int32).max).astype(np.int32) for most, done in zip(self, spent))
+        most = np.float64([self.episodes, self.steps])
+        begun = np.float32(np.stack(spent, -1) / most)
+        return Budget(*left, Pace(begun, np.broadcast_to(np.float32(1 / most), begun.shape)))
+
+    def done(self, totals: EpisodeTotals, env_steps: Int[Array, ""]) -> Float[Array, ""]:
+        """The share of the budget that one seed has spent, from 0 to 1; counts are since the program began."""
+        if self.pace is None:
+            return jnp.float32(0)
+        since = jnp.stack([totals.episodes.sum(), env_steps])
+        return jnp.clip((self.pace.begun + self.pace.each * since).max(), 0, 1)
 
 
 class Start(NamedTuple):
@@ -129,7 +147,8 @@ def drawn_critic(config: Config, tasks: TaskSet, seed: int) -> Critic:
     if tasks.is_scaled:
         low, high = (np.full(len(low), bound, np.float32) for bound in (-SPAN, SPAN))
     sizes = learn.critic_features, learn.critic_length, 0 if policy.termination is None else policy.num_skills
-    return new_critic(low, high, tasks.descriptors.shape[1], host_generator(seed, CRITIC), *sizes)
+    known = tasks.descriptors.shape[1] + learn.critic_time
+    return new_critic(low, high, known, host_generator(seed, CRITIC), *sizes)
 
 
 def with_given_rules(
@@ -171,7 +190,13 @@ def first_state(config: Config, experience: Experience, key: Key, start: Start) 
         spoiled=jnp.bool_(False),
         moments=start.moments,
         average=None if config.learn.averaging is None else parameters,
+        alpha_theta=jnp.asarray(start.policy.skills.alpha_theta) if is_sharpened(config, start.policy) else None,
     )
+
+
+def is_sharpened(config: Config, policy: ASAPPolicy) -> bool:
+    """Gaussian skills have no logits, and those that are kept stay as they are."""
+    return config.learn.sharpening != 1 and isinstance(policy.skills, GibbsSkills) and not policy.kept.skills
 
 
 def is_active(config: Config, budget: Budget, progress: Sequence[Array]) -> Bool[Array, "*seeds"]:

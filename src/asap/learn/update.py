@@ -7,13 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from asap.base.keys import Key, fold
 from asap.config.schema import Config
 from asap.experience.protocol import Batch, Carry, Experience, Fed
 from asap.learn.convergence import averaged, watch
-from asap.learn.judge import Judged, judge
+from asap.learn.judge import Judged, Terms, judge
 from asap.learn.state import Budget, Metrics, TrainState, is_active
 from asap.learn.updates import UPDATES, Inputs, Step
 from asap.policy import scaling
@@ -22,18 +22,19 @@ from asap.policy.rules.given import given_by
 from asap.policy.scaling import Moments, merged, moments_of
 from asap.policy.score import Parameters, parameters_of, with_parameters, without_kept
 
-PLAY = 3  # Id of the stream of a seed's key that updates play with.
+PLAY, ORDER = 3, 10  # Ids of streams of a seed's key: updates play with one, and take steps in the other's order.
 
 
 def update(
     config: Config, experience: Experience, budget: Budget, key: Key, state: TrainState, fed: Fed
 ) -> tuple[TrainState, Metrics]:
     """One seed, traced. A seed that is no longer active stays as it is."""
-    learn = config.learn
-    discount = experience.tasks.spec.discount if learn.discount is None else learn.discount
+    learn, spec = config.learn, experience.tasks.spec
+    terms = Terms(learn.discount_on(spec.discount, spec.horizon), spec.horizon)
     carry, batch = experience.collect(fold(key, PLAY, state.iteration), state.policy, state.carry, fed)
-    judged = judge(config, discount, state.policy, state.critic, state.moments, batch)
-    inputs = Inputs(learn, state.policy, batch, judged.weights, state.optimizer, state.iteration)
+    judged = judge(config, terms, state.policy, state.critic, state.moments, batch)
+    done, order = budget.done(state.totals, state.env_steps), fold(key, ORDER, state.iteration)
+    inputs = Inputs(learn, state.policy, batch, judged.weights, state.optimizer, state.iteration, done, order)
     step = UPDATES[learn.learner](inputs)
     after, metrics = take_over(config, budget, state, step, judged, carry, batch)
     return as_given(config, experience, after), metrics
@@ -82,11 +83,20 @@ def take_over(
     )
     if state.moments is not None:
         after = scaled_by(after, merged(state.moments, seen_in(batch)))
+    if state.alpha_theta is not None:
+        after = sharpened(config, after, budget.done(after.totals, after.env_steps))
     active = is_active(config, budget, state.progress)
     kept = eqx.tree_at(lambda s: s.spoiled, state, state.spoiled | (active & ~finite))
     after = jax.tree.map(lambda new, old: jnp.where(active & finite, new, old), after, kept)
     fit, movement = judged.explained_variance, after.monitor.movement
     return after, Metrics(active, step.diagnostics, fit, movement, judged.from_data)
+
+
+def sharpened(config: Config, state: TrainState, done: Float[Array, ""]) -> TrainState:
+    """With the logits that belong to this share of the budget. They are the policy's own from now on: it is played,
+    judged and saved with them, so play of the likeliest action comes close to what was learned."""
+    factor = 1 + (config.learn.sharpening - 1) * jnp.clip(2 * done - 1, 0, 1)
+    return eqx.tree_at(lambda s: s.policy.skills.alpha_theta, state, state.alpha_theta * factor)
 
 
 def seen_in(batch: Batch) -> Moments:

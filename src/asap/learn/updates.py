@@ -8,11 +8,13 @@ import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
+from asap.base.keys import Key, fold
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
 from asap.experience.protocol import Batch, ScoredEpisodes
+from asap.learn.passes import Part, deal, part_of
 from asap.learn.regularize import Regularity, regularity_gradient
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import (
@@ -34,6 +36,7 @@ from asap.policy.score import (
 
 MAX_DIVERGENCE = 0.5  # Of a natural step of size 1, in nats.
 OF_THE_PLANES = ("beta", "psi")
+LAST_SCALE = 0.1  # Of a linear schedule.
 UNKNOWN = np.float32(np.nan)
 
 
@@ -46,6 +49,8 @@ class Inputs(NamedTuple):
     weights: Float[Array, "N"] | None  # None: the scores are summed already.
     optimizer: optax.OptState
     iteration: Int[Array, ""]
+    done: Float[Array, ""] | float = 0.0  # Share of the budget.
+    key: Key = Key(np.uint32(0), np.uint32(0))  # Of the orders in which steps are taken.
 
 
 class Diagnostics(NamedTuple):
@@ -67,19 +72,32 @@ def optimizer_of(config: LearnConfig) -> optax.GradientTransformation:
     return optax.scale_by_adam() if config.optimizer == "adam" else optax.identity()
 
 
-def step_scale(config: LearnConfig, iteration: Int[Array, ""]) -> Float[Array, ""]:
-    """Robbins-Monro: sum eta = infinity and sum eta^2 < infinity for powers in (1/2, 1] (errata E19)."""
+def step_scale(
+    config: LearnConfig, iteration: Int[Array, ""], done: Float[Array, ""] | float = 0.0
+) -> Float[Array, ""]:
+    """Robbins-Monro: sum eta = infinity and sum eta^2 < infinity for powers in (1/2, 1] (errata E19). Linear: from 1
+    before the first step of the budget to a tenth at its end."""
     if config.schedule == "constant":
         return jnp.float32(1)
+    if config.schedule == "linear":
+        return jnp.float32(1 - (1 - LAST_SCALE) * done)
     return (1 + iteration / config.schedule_scale) ** -config.schedule_power
 
 
 def ascend(
-    config: LearnConfig, policy: ASAPPolicy, gradient: Parameters, optimizer: optax.OptState, iteration: Int[Array, ""]
+    config: LearnConfig,
+    policy: ASAPPolicy,
+    gradient: Parameters,
+    optimizer: optax.OptState,
+    iteration: Int[Array, ""],
+    done: Float[Array, ""] | float = 0.0,
 ) -> tuple[ASAPPolicy, optax.OptState]:
     """One step uphill, with a step size for the skills and one for the hyperplanes; what is kept stays."""
-    direction, optimizer = optimizer_of(config).update(without_kept(policy, gradient), optimizer)
-    scale, stepped = step_scale(config, iteration), {}
+    gradient = without_kept(policy, gradient)
+    if config.deviations == "fixed" and gradient.log_std is not None:
+        gradient = gradient._replace(log_std=jnp.zeros_like(gradient.log_std))
+    direction, optimizer = optimizer_of(config).update(gradient, optimizer)
+    scale, stepped = step_scale(config, iteration, done), {}
     for name, part, slopes in zip(Parameters._fields, parameters_of(policy), direction):
         size = config.step_size_beta if name in OF_THE_PLANES else config.step_size_theta
         stepped[name] = jax.tree.map(lambda value, slope: value + scale * size * slope, part, slopes)
@@ -138,25 +156,78 @@ def from_data(given: Inputs) -> Step:
     return _climb(given, *_gradient(given, score_in_order(given.policy, given.batch.steps, MARGINAL)))
 
 
+class Passing(NamedTuple):
+    """Where the passes of ppo have come to."""
+
+    policy: ASAPPolicy
+    optimizer: optax.OptState
+    is_over: Bool[Array, ""] | None = None  # Too far from the policy that played to go on; None: never.
+
+
+class Diagnosed(NamedTuple):
+    """Of one step of the optimizer, as in Diagnostics."""
+
+    gradient: Parameters
+    clipped: Float[Array, ""]
+    regularity: Regularity
+
+
 def ppo(given: Inputs) -> Step:
-    """Several steps on one batch; samples whose probability ratio has moved beyond the clip get no gradient."""
-    config, steps, advantages = given.config, given.batch.steps, given.weights
-    before, counts = score_in_order(given.policy, steps, config.gradient), steps.flat().counts
+    """Several passes over one batch; samples whose probability ratio has moved beyond the clip get no gradient."""
+    config, steps = given.config, given.batch.steps
+    before = score_in_order(given.policy, steps, config.gradient)
+    whole = Part(steps, given.weights, before.log_prob)
+    # The scores of a policy that commits need its steps in their order.
+    in_parts = config.minibatch is not None and not is_filtered(given.policy, config.gradient)
 
-    def epoch(carry: tuple[ASAPPolicy, optax.OptState], _: None):
-        policy, optimizer = carry
-        scores = score_in_order(policy, steps, config.gradient)
-        # Beyond e^20 the ratio is clipped anyway; unbounded, it overflows and spoils the mean with inf * 0.
-        ratio = jnp.exp(jnp.clip(scores.log_prob - before.log_prob, -20.0, 20.0))
-        outside = jnp.where(advantages > 0, ratio > 1 + config.clip, ratio < 1 - config.clip)
-        weights = jnp.where(outside, 0.0, ratio * advantages)
-        gradient, regularity = _gradient(given._replace(policy=policy, weights=weights), scores)
-        after, optimizer = ascend(config, policy, gradient, optimizer, given.iteration)
-        return (after, optimizer), (gradient, outside.mean(where=counts), regularity)
+    def epoch(at: Passing, number: Int[Array, ""] | None) -> tuple[Passing, Diagnosed]:
+        return _pass(given, whole, at, number) if in_parts else _clipped_step(given, whole, at)
 
-    (after, optimizer), history = jax.lax.scan(epoch, (given.policy, given.optimizer), None, length=config.epochs)
-    gradient, clipped, regularity = jax.tree.map(lambda leaf: leaf[-1], history)
-    return Step(after, optimizer, Diagnostics(gradient, _divergence(given, before, after), clipped, regularity))
+    start = Passing(given.policy, given.optimizer, None if config.kl_stop is None else jnp.bool_(False))
+    at, history = jax.lax.scan(epoch, start, jnp.arange(config.epochs) if in_parts else None, length=config.epochs)
+    told = jax.tree.map(lambda leaf: leaf[0 if in_parts else -1], history)  # Later passes may be left out.
+    kl = _divergence(given, before, at.policy)
+    return Step(at.policy, at.optimizer, Diagnostics(told.gradient, kl, told.clipped, told.regularity))
+
+
+def _pass(given: Inputs, whole: Part, at: Passing, epoch: Int[Array, ""]) -> tuple[Passing, Diagnosed]:
+    """Minibatch by minibatch, in an order of its own; tells of the first."""
+    flat = whole._replace(steps=whole.steps.flat())
+    dealt = deal(fold(given.key, epoch), flat.steps.counts, flat.weights.shape[0], given.config.minibatch)
+
+    def step(at: Passing, number: Int[Array, ""]) -> tuple[Passing, Diagnosed]:
+        def taken(at: Passing) -> tuple[Passing, Diagnosed]:
+            return _clipped_step(given, part_of(flat, dealt, number), at)
+
+        def left(at: Passing) -> tuple[Passing, Diagnosed]:
+            return at, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(taken, at)[1])
+
+        is_taken = number < dealt.parts
+        return jax.lax.cond(is_taken if at.is_over is None else is_taken & ~at.is_over, taken, left, at)
+
+    at, history = jax.lax.scan(step, at, jnp.arange(dealt.most))
+    return at, jax.tree.map(lambda leaf: leaf[0], history)
+
+
+def _clipped_step(given: Inputs, part: Part, at: Passing) -> tuple[Passing, Diagnosed]:
+    """One step of the optimizer, unless the policy is too far from the one that played."""
+    config, advantages, counts = given.config, part.weights, part.steps.flat().counts
+    scores = score_in_order(at.policy, part.steps, config.gradient)
+    change = scores.log_prob - part.log_prob
+    # Beyond e^20 the ratio is clipped anyway; unbounded, it overflows and spoils the mean with inf * 0.
+    ratio = jnp.exp(jnp.clip(change, -20.0, 20.0))
+    outside = jnp.where(advantages > 0, ratio > 1 + config.clip, ratio < 1 - config.clip)
+    weights = jnp.where(outside, 0.0, ratio * advantages)
+    own = given._replace(policy=at.policy, batch=given.batch._replace(steps=part.steps), weights=weights)
+    gradient, regularity = _gradient(own, scores)
+    after = Passing(*ascend(config, at.policy, gradient, at.optimizer, given.iteration, given.done), at.is_over)
+    told = Diagnosed(gradient, outside.mean(where=counts), regularity)
+    if at.is_over is None:
+        return after, told
+    limit = config.kl_stop * (step_scale(config, given.iteration, given.done) if config.schedule == "linear" else 1.0)
+    is_over = at.is_over | ((jnp.expm1(change) - change).mean(where=counts) > limit)
+    after = after._replace(is_over=is_over)
+    return jax.tree.map(lambda old, new: jnp.where(is_over, old, new), at._replace(is_over=is_over), after), told
 
 
 def _climb(
@@ -164,7 +235,7 @@ def _climb(
 ) -> Step:
     """One step along the gradient, or in a direction of its own; `before` are the scores of the policy that played."""
     direction = gradient if direction is None else direction
-    after, optimizer = ascend(given.config, given.policy, direction, given.optimizer, given.iteration)
+    after, optimizer = ascend(given.config, given.policy, direction, given.optimizer, given.iteration, given.done)
     kl = UNKNOWN if before is None else _divergence(given, before, after)
     return Step(after, optimizer, Diagnostics(gradient, kl, jnp.float32(0), regularity))
 

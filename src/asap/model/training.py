@@ -127,7 +127,7 @@ def _nothing_left(config: Config, states: TrainState, is_out: np.ndarray) -> str
 
 def _out_of_budget(config: Config, states: TrainState) -> np.ndarray:
     """Of each seed."""
-    return (np.asarray(Budget.of(config).left(states.totals, states.env_steps)) == 0).any(0)
+    return (np.asarray(Budget.of(config).left(states.totals, states.env_steps)[:2]) == 0).any(0)
 
 
 def _evaluated(training: Training, experience: Experience, policies: ASAPPolicy) -> Evaluation | None:

@@ -35,20 +35,20 @@ LENGTH = 4  # Options that lead from the corridor's start to its goal.
 TOLERANCE = 0.06  # A little more than one step.
 CORRIDOR_STEPS, WATCHED_STEPS = 10_000, 2_000
 IN_PINBALL = SkillChaining(tmax=60, gestation=10, log_size=4000, epsilon=0.02)
-PINBALL_STEPS, MOST_STEPS = 100_000, 2_000  # For each seed, and of an episode.
+PINBALL_STEPS, MOST_STEPS = 150_000, 2_000  # For each seed, and of an episode.
 NEVER = 10**9
 FIRST, LAST = 100, 250  # Episodes whose returns are compared.
 
 
 def check(seeds: int, quick: bool) -> list[Claim]:
-    """Pinball is played on the host, 0.3 ms a step: it takes at most three seeds, and `quick` leaves it out."""
+    """Pinball is played on the host, 0.3 ms a step: it takes at most ten seeds, and `quick` leaves it out."""
     claims = of_corridor(list(range(seeds)))
     if quick:
         return claims
     if not is_installed():
         note = f"pynball-rl is not installed: {INSTALL}"
         return [*claims, Claim("Pinball: options chain back to the start", "yes", "not run", None, False, note)]
-    return [*claims, *of_pinball(list(range(min(seeds, 3))), PINBALL_STEPS)]
+    return [*claims, *of_pinball(list(range(min(seeds, 10))), PINBALL_STEPS)]
 
 
 # ---- The corridor -------------------------------------------------------------------------------------------------

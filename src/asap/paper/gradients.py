@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 
 from asap.base.stats import SeedCurve, median_with_failures
-from asap.config.schema import GRADIENTS, LEARNERS, PRESETS
+from asap.config.presets import PRESETS
+from asap.config.schema import GRADIENTS, LEARNERS
 from asap.paper.claims import OF_SEEDS, Claim, Finding, Picture, interval, median_interval
 from asap.paper.laboratory import Laboratory, TrainedRun
 from asap.runs.directory import Run

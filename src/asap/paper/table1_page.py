@@ -43,7 +43,7 @@ REASONS: dict[tuple[str, ...], str] = {
         "Its policy search goes on from any start. The cross can mean that the paper of the system does not ask, hardly that it fails."
     ),
     ("skill-chaining", "C2"): (
-        "Inside an option there is one distribution over actions here, and values are linear in x and y: nearly no episode reaches "
+        "Inside an option there is one distribution over actions here, and values are linear in x and y. Nearly no episode reaches "
         "the goal, and a chain begins with episodes that do."
     ),
     ("skill-chaining", "C5"): "It learns values and goes on learning them: a wrong start costs steps, and no more.",
@@ -58,7 +58,7 @@ CAVEATS = (
     "Settings were chosen on other seeds, six for each system on 2R and 3R (`bench/rivals_tuning.py`). Option-Critic had more looks, "
     "and parameterized-skills two more designs, before they worked at all. The settings of the equal track of 3R were tuned for ASAP alone.",
     "`pg-ella` and `parameterized-skills` learn a family of tasks around the one that is measured, door by door and mirrored. So flipped 2R "
-    "is not new to them after 2R, and their curves are of all tasks of the family: a high curve is not a high return on the task itself.",
+    "is not new to them after 2R. Their curves are of all tasks of the family: a high curve is not a high return on the task itself.",
     "`q-pamdp` moves by its own steps of any length in x or y. Its reuse of an action can't be asked by regions.",
     "Steps to a return are read off the learning curves: of evaluations for ASAP and the flat policies, of training episodes, exploration "
     "included, for the others.",
@@ -130,24 +130,22 @@ def _disagreements(cells: Sequence["Cell"], authors: Mapping[str, str]) -> str:
 
 def _ahead(returns: Returns, scales: Mapping[str, "ReturnScale"]) -> str:
     """Systems whose return is higher beyond chance, with the same features (native for controls)."""
-    lines = []
+    head = ["| task | features | system | scaled return | parameters | ASAP | its parameters |", "|---" * 7 + "|"]
+    rows = []
     for task, systems in returns.items():
         better = []
-        for (name, track), rows in systems.items():
+        for (name, track), theirs in systems.items():
             ours = systems.get(("asap", track))
             if name in ("asap", "scripted") or ours is None:
                 continue
-            theirs, own = ([scales[task].of(row["tasks"][task]["return"]) for row in group] for group in (rows, ours))
-            if difference_interval(theirs, own)[0] > 0:
-                better.append(f"{name} ({track}) {iqm(theirs):z.2f}, {rows[0]['parameters']:,} parameters")
-        asap = {track: rows for (name, track), rows in systems.items() if name == "asap"}
-        own = ", ".join(
-            f"{iqm([scales[task].of(row['tasks'][task]['return']) for row in rows]):z.2f} ({track}), "
-            f"{rows[0]['parameters']} parameters"
-            for track, rows in asap.items()
-        )
-        lines.append(f"- {task}, ASAP {own}: {'; '.join(better) or 'nobody'}")
-    return "\n".join(["Scaled return, beyond chance:", "", *lines])
+            scaled, own = ([scales[task].of(row["tasks"][task]["return"]) for row in group] for group in (theirs, ours))
+            if difference_interval(scaled, own)[0] > 0:
+                cells = (
+                    f"{iqm(scaled):z.2f} | {theirs[0]['parameters']:,} | {iqm(own):z.2f} | {ours[0]['parameters']:,}"
+                )
+                better.append(f"| {task} | {track} | {name} | {cells} |")
+        rows += better or [f"| {task} | | nobody | | | | |"]
+    return "\n".join(["Scaled return (IQM over seeds), beyond chance:", "", *head, *rows])
 
 
 def _returns(returns: Returns, scales: Mapping[str, "ReturnScale"], laboratory: Laboratory) -> str:

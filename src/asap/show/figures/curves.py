@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
@@ -29,6 +29,8 @@ from asap.show.figures.palette import (
 
 WIDTH, PANEL, LABEL = 8.6, 2.4, 0.33  # Inches; a label may have two lines.
 LONGEST_LINE = 26  # Characters of a method's name, before it is broken.
+MOST_TOGETHER = 6  # Methods whose lines can be told apart; of more, each has a panel.
+SMALL, ACROSS = (2.9, 2.3), 4  # Inches of such a panel, and how many stand side by side.
 EVER_USED = 0.01  # Share of the steps from which on a skill has a line.
 
 
@@ -101,7 +103,10 @@ def compare_curves(
     xlabel: str = "episodes",
     between: tuple[tuple[str, float], tuple[str, float]] | None = None,
 ) -> Figure:
-    """A line per method, named at its end; read against the references of a task, or `between` two returns with names."""
+    """A line per method, named at its end; read against the references of a task, or `between` two returns with names.
+
+    Of many methods, each has a panel, with the first one in it to compare with.
+    """
     if not groups:
         raise UserError("groups", "there is nothing to compare", cure="give the curves of at least one method")
     methods = [
@@ -109,7 +114,8 @@ def compare_curves(
         for i, (name, curves) in enumerate(groups.items())
     ]
     lines = None if reference is None else Lines.of(reference)
-    return _draw(methods, lines if between is None else Lines.between(*between), title, ylabel, xlabel)
+    draw = _draw if len(methods) <= MOST_TOGETHER else _draw_apart
+    return draw(methods, lines if between is None else Lines.between(*between), title, ylabel, xlabel)
 
 
 def _draw(
@@ -143,6 +149,32 @@ def _draw(
     whole.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     figure.align_ylabels()
     panels[0].set_title(_caption(methods), loc="left", fontsize=9, color=MUTED)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, parse_math=False)
+    return figure
+
+
+def _draw_apart(methods: list[Method], lines: Lines | None, title: str, ylabel: str, xlabel: str) -> Figure:
+    """A panel for each method, with the first one behind it; all have the same axes."""
+    first, others = methods[0], methods[1:]
+    down = -(-len(others) // ACROSS)
+    figure = Figure(figsize=(SMALL[0] * ACROSS, SMALL[1] * down + 1.0), layout="constrained")
+    panels = figure.subplots(down, ACROSS, sharex=True, sharey=True, squeeze=False)
+    references = [] if lines is None else [lines.start, *lines.near_the_top]
+    for axes, method in zip(panels.flat, others):
+        _draw_methods(axes, [first, method])
+        for reference in references:
+            axes.axhline(reference.at, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        axes.set_title(method.name, fontsize=10, fontweight="bold", color=blend(method.colour, INK, 0.3))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+    for axes in panels.flat[len(others) :]:
+        axes.set_axis_off()
+    for axes in panels.flat[max(0, len(others) - ACROSS) : len(others)]:  # The lowest of each column.
+        axes.xaxis.set_tick_params(labelbottom=True)
+    named = ", ".join(" ".join(one.text.split()) for one in references)
+    caption = f"the same line in every panel: {first.name}; {_caption(methods)}{f'; dashed: {named}' if named else ''}"
+    figure.supxlabel(f"{xlabel}\n\n{fill(caption, 130)}", fontsize=9)
+    figure.supylabel(ylabel, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, parse_math=False)
     return figure
 

@@ -19,7 +19,7 @@ from asap.policy.rules.from_policy import Reading, read_policy, read_rounded, sa
 from asap.policy.rules.given import Given
 from asap.policy.rules.rounding import Sample
 from asap.policy.rules.rulebook import Rulebook, Test, Vocabulary
-from asap.policy.rules.sums import Sum
+from asap.policy.rules.sums import Sum, term_at
 from asap.policy.rules.write import comparison, does, oriented, states_in_words
 
 SAME_ANGLE = 1.0  # Degrees: less is not worth a word.
@@ -143,7 +143,8 @@ def _plane(
         angle, moved = _angle(test.value, now.value, values), _moved(test.value, now.value, values)
     if moved is not None and oriented(test)[1]:
         moved = -moved  # As it is printed: of `level < 0.6`, the level, and not its negative.
-    after = _in_words(now if vocabulary.numbered else _test_of(k, reading), vocabulary, values)
+    printed = now if vocabulary.numbered else _in_units_of(test, _test_of(k, reading), angle, values)
+    after = _in_words(printed, vocabulary, values)
     unit = f" {vocabulary.unit_of(test.value)}".rstrip()
     what = []
     if angle > 90:
@@ -158,6 +159,28 @@ def _plane(
     words = [f"{name}  given:      {before}", f"         corrected:  {after}", f"         {', '.join(kept)}"]
     numbers = {"turned_degrees": angle, "moved": moved, "other_side": other, "changed": is_changed and not test.keep}
     return {"plane": k + 1, "given": before, "corrected": after, **numbers, "words": words}
+
+
+def _in_units_of(given: Test, test: Test, angle: float, values: Float[np.ndarray, "V N"]) -> Test:
+    """With the coefficient that the given test has for what decides it most, so that a reader can compare the limits; as it
+    is where learning has turned it too far for that."""
+    main = max(given.value.terms, key=lambda term: abs(given.value.terms[term]) * term_at(term, values).std())
+    slope = test.value.terms.get(main, 0.0)
+    factor = given.value.terms[main] / slope if slope else 0.0
+    if factor <= 0 or math.isclose(factor, 1.0) or angle > ALONGSIDE:
+        return test
+    digits = max(_num_digits(c) for _, c in test.value.items)
+
+    def rounded(c: float) -> float:
+        return float(f"{factor * c:.{digits}g}")
+
+    value = Sum({term: rounded(c) for term, c in test.value.terms.items()}, rounded(test.value.constant))
+    return test._replace(value=value, within=None if test.within is None else rounded(test.within))
+
+
+def _num_digits(c: float) -> int:
+    """That a coefficient is printed with."""
+    return max(1, len(f"{abs(c):.12g}".partition("e")[0].replace(".", "").strip("0")))
 
 
 def _slopes(value: Sum, spread: Float[np.ndarray, "V"]) -> Float[np.ndarray, "V"] | None:
