@@ -203,7 +203,8 @@ def test_a_family_in_which_the_descriptor_decides_is_solved_with_it_alone():
 
 
 def test_linear_skills_can_be_told_too():
-    model = ASAP(LIST, hyperplanes=0, skills="linear", seed=0, settings={"run.candidates": 16}).learn(6000)
+    settings = {"run.candidates": 16, "policy.task_in_skills": True}
+    model = ASAP(LIST, hyperplanes=0, skills="linear", seed=0, settings=settings).learn(6000)
     assert model.policy.phi.task == "interactions"
     assert model.evaluate(20)["return"] > 0.9 * LENGTH
 

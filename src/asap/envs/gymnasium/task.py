@@ -93,14 +93,13 @@ class HostedTask:
 
         Skills of a single action need a plane wherever the action changes: with many observations too few are found.
         """
-        general = {**SETTINGS, "policy.task_in_skills": True} if self.descriptor else SETTINGS
         if self.spec.continuous:
-            return {**general, "policy.hyperplanes": PLANES_OF_CONTROLS, "policy.skills": "linear"}
+            return {**SETTINGS, "policy.hyperplanes": PLANES_OF_CONTROLS, "policy.skills": "linear"}
         if not self.is_scaled:  # A weight for every place: skills need hardly any planes.
-            return {**general, "policy.hyperplanes": 1, "policy.skills": "linear"}
+            return {**SETTINGS, "policy.hyperplanes": 1, "policy.skills": "linear"}
         planes = min(max(1, (self.spec.num_actions - 1).bit_length()), MOST_PLANES)
         skills = "constant" if len(self.inputs) <= FEW_INPUTS else "linear"
-        return {**general, "policy.hyperplanes": planes, "policy.skills": skills}
+        return {**SETTINGS, "policy.hyperplanes": planes, "policy.skills": skills}
 
     @property
     def inputs(self) -> tuple[str, ...]:
