@@ -8,7 +8,10 @@ from asap import ASAP
 POLES = [{"id": "CartPole-v1", "length": length} for length in (0.2, 0.5, 1.5)]
 
 if __name__ == "__main__":
-    model = ASAP(POLES, hyperplanes=1, skills="constant", seed=0).learn(150_000)
+    settings = {
+        "policy.task_features": "additive"
+    }  # The length shifts the plane; interactions also turn it, and learn slower.
+    model = ASAP(POLES, hyperplanes=1, skills="constant", seed=0, settings=settings).learn(150_000)
     print(model.explain())
     for name, one in model.evaluate(episodes=100)["per_task"].items():
         print(f"{name}: {one['return']:.1f}")
