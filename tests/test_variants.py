@@ -113,7 +113,7 @@ def test_a_variant_moves_as_its_equations_say(env, moved, values):
 def test_what_the_constructor_computes_follows():
     def numbers(words):
         notes = []
-        env = EnvSource(f"family_envs:Derived?{words}").build(notes.append).unwrapped
+        env = EnvSource(f"family_envs:Derived?{words}").made(notes.append).unwrapped
         return {
             name: getattr(env, name) for name in ("width", "scale", "area", "twice", "count", "flag", "depth")
         }, notes

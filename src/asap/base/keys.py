@@ -76,9 +76,14 @@ def uniforms(key: Key) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
 
 
 def normals(key: Key) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """Two independent standard normal numbers, by inversion."""
+    """Two independent standard normal numbers."""
+    return tuple(normal(unit(word)) for word in key)
+
+
+def normal(uniform: Float[Array, "..."]) -> Float[Array, "..."]:
+    """A standard normal number from one in [0, 1), by inversion."""
     # erf_inv is infinite at -1, which one word in 2^23 would hit: half a grid cell keeps it inside.
-    return tuple(math.sqrt(2) * jax.lax.erf_inv(2 * unit(word) - (1 - 2**-23)) for word in key)
+    return math.sqrt(2) * jax.lax.erf_inv(2 * uniform - (1 - 2**-23))
 
 
 def many_uniforms(key: Key, count: int) -> tuple[Float[Array, "..."], ...]:

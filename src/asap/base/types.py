@@ -17,6 +17,7 @@ class Timestep(NamedTuple):
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
     success: Bool[Array, ""]  # The episode ended as it should: at the goal, with a goal.
+    truncated: Bool[Array, ""] | None = None  # By the environment itself; None: only our time limit does that.
 
 
 class Transition(NamedTuple):

@@ -25,6 +25,11 @@ class Env(eqx.Module):
     spec: eqx.AbstractVar[Spec]
     rewards: ClassVar[tuple[tuple[str, float], ...]] = ()  # What pays, and how much, for people to read.
 
+    @property
+    def tells_success(self) -> bool:
+        """Whether an end can be told for a success."""
+        return True
+
     @abc.abstractmethod
     def reset(self, key: Key, task: TaskParameters) -> State: ...
 
@@ -133,7 +138,8 @@ def advance(
     task = tasks[episode.task]
     step = tasks.env.transition(noise, episode.state, action, task)
     elapsed, total = episode.elapsed + 1, episode.total + step.reward
-    truncated = (elapsed >= (tasks.env.spec.horizon if horizon is None else horizon)) & ~step.terminated
+    truncated = elapsed >= (tasks.env.spec.horizon if horizon is None else horizon)
+    truncated = (truncated if step.truncated is None else truncated | step.truncated) & ~step.terminated
     ends = step.terminated, truncated, step.success
     observation = tasks.env.observe(step.state, task)
     outcome = Outcome(step.reward, *ends, step.state, observation, total, elapsed, episode.task)

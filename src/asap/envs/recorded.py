@@ -18,8 +18,9 @@ from asap.config.settings import shown
 from asap.envs import catalog
 from asap.envs.gymnasium.make import EnvSource, place_of
 from asap.envs.gymnasium.restored import restore
-from asap.envs.gymnasium.task import HostedTask, describe, require_fit
-from asap.envs.resolve import family, is_ours, limits_of, options_of, resolve
+from asap.envs.gymnasium.task import EnvTask, require_fit
+from asap.envs.jax_native.task import of_record
+from asap.envs.resolve import described, family, is_ours, limits_of, options_of, resolve
 
 Notice = Callable[[str], None]
 Record = dict[str, Any]
@@ -56,7 +57,7 @@ def names_in(config: Config, records: Sequence[Record | None]) -> dict[str, Any]
 def task_records(config: Config, tasks: TaskSet) -> dict[str, Any]:
     """What a run or a saved model keeps of its tasks, under the user's tag; none where the names are a stranger's."""
     records = [task.record() for task in tasks.tasks]
-    is_stranger = any(isinstance(task, HostedTask) and task.source.named_by for task in tasks.tasks)
+    is_stranger = any(isinstance(task, EnvTask) and task.source.named_by for task in tasks.tasks)
     return {"tasks": records, "tag": None if is_stranger else trust.tag(names_in(config, records))}
 
 
@@ -73,15 +74,12 @@ def tasks_in_file(
         return _with_options(config, said.options), tasks, is_own
     pairs = zip(config.run.tasks, records or (None,) * len(config.run.tasks), strict=True)
     if is_own:
-        return (
-            config,
-            family(tuple(resolve(name, config.env) if r is None else restore(r) for name, r in pairs)),
-            is_own,
-        )
+        found = tuple(resolve(name, config.env) if r is None else _restored(r) for name, r in pairs)
+        return config, family(found), is_own
     tasks = family(tuple(_of_stranger(os.fspath(path), name, record, config.env, notice) for name, record in pairs))
     if config.env.options is None:
         return config, tasks, is_own
-    used = tasks[0].source.options if isinstance(tasks[0], HostedTask) and not tasks[0].source.named_by else None
+    used = tasks[0].source.options if isinstance(tasks[0], EnvTask) and not tasks[0].source.named_by else None
     return _with_options(config, used), tasks, is_own
 
 
@@ -105,27 +103,31 @@ def _records_in(saved: dict[str, Any], config: Config) -> tuple[Record | None, .
     return tuple(records)
 
 
+def _restored(record: Record) -> EnvTask:
+    """The task of a record: nothing is imported or made."""
+    task = restore(record)
+    return of_record(task, record.get("params")) if record.get("compiled") is True else task
+
+
 def _of_stranger(path: str, name: str, record: Record | None, env: EnvConfig, notice: Notice) -> Task:
     """Without making any environment that the user has not named, or recorded."""
     if record is None and is_ours(name):
         return resolve(name, env)
-    recorded = None if record is None else restore(record)
+    recorded = None if record is None else _restored(record)
     named = EnvSource(name, options_of(env)) if recorded is None else recorded.source
     source = named.by_stranger(path)
     unused = {key: value for key, value in named.options.items() if key not in source.options}
     if unused and not source.named_by:
         notice(f"env.options: not used, because {path} may be a stranger's: {shown(unused)}")
-    return describe(source, limits_of(env)) if recorded is None else dataclasses.replace(recorded, source=source)
+    return described(source, limits_of(env)) if recorded is None else dataclasses.replace(recorded, source=source)
 
 
-def _replaced(
-    said: SaidEnv, config: Config, records: tuple[Record | None, ...], notice: Notice
-) -> tuple[HostedTask, ...]:
+def _replaced(said: SaidEnv, config: Config, records: tuple[Record | None, ...], notice: Notice) -> tuple[Task, ...]:
     """The environment that the user names in this call, in place of the recorded one, whose options are shown.
 
     Of a family, each with the parameters of the one whose place it takes.
     """
-    every = family(tuple(restore(record) for record in records if record is not None))
+    every = tuple(_restored(record) for record in records if record is not None)
     recorded = every[0] if every else None
     if recorded is None and config.run.tasks and config.run.tasks[0] in catalog.NAMES:
         raise UserError("env", "the model was made for built-in tasks", repr(said.env)[:80], "leave it out")
@@ -137,7 +139,7 @@ def _replaced(
     for task in every or (None,):
         parameters = () if task is None else task.source.named.parameters
         own = source._replace(name=source.named.with_parameters(parameters).text)
-        given.append(describe(own, limits))
+        given.append(described(own, limits))
         if task is not None:
             require_fit(given[-1], task, notice)
     return family(tuple(given))

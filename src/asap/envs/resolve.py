@@ -13,16 +13,18 @@ from asap.config.schema import Config, EnvConfig
 from asap.config.settings import Values, override
 from asap.envs import catalog
 from asap.envs.gymnasium.family import axes_of, joined, outside, placed, require_alike
-from asap.envs.gymnasium.make import EnvLimits, EnvSource
+from asap.envs.gymnasium.make import EnvLimits, EnvSource, require_env
 from asap.envs.gymnasium.parameters import named, parse, split_weight
 from asap.envs.gymnasium.registration import is_defined_here
-from asap.envs.gymnasium.task import HostedTask, describe, with_own_values
+from asap.envs.gymnasium.task import EnvTask, HostedTask, describe, described_env, seen_from, with_own_values
+from asap.envs.jax_native import task as jax_native
+from asap.envs.jax_native.interface import JaxSource, require_stepping
 
 IDS_CURE = "asap/TwoRooms-v0 (see `asap tasks`)"
 
 
 def resolve(name: str, env: EnvConfig = EnvConfig()) -> Task:
-    """A task of `asap tasks`, an id of Gymnasium, or what an importable 'module:function' makes."""
+    """A task of `asap tasks`, an id of Gymnasium, 'gymnax:NAME', or what an importable 'module:function' makes."""
     return catalog.find(name) if is_ours(name) else _described(name, env)
 
 
@@ -34,6 +36,9 @@ def resolve_all(names: Sequence[str], env: EnvConfig = EnvConfig()) -> tuple[Tas
 def family(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     """Tasks that can share a policy, whatever their kind; others are refused."""
     hosted = tuple(task for task in tasks if isinstance(task, HostedTask))
+    if len(tasks) > 1 and any(isinstance(task, EnvTask) and not isinstance(task, HostedTask) for task in tasks):
+        names = " ".join(task.name for task in tasks)
+        raise UserError("tasks", "a JAX environment is trained alone: train them apart", names, "name one")
     if not hosted:
         catalog.require_alike([task for task in tasks if isinstance(task, catalog.CompiledTask)])
         return tasks
@@ -78,13 +83,30 @@ def is_ours(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def _described(name: str, env: EnvConfig) -> HostedTask:
-    return describe(EnvSource(name, options_of(env)), limits_of(env))
+def _described(name: str, env: EnvConfig) -> EnvTask:
+    return described(EnvSource(name, options_of(env)), limits_of(env))
 
 
-def live_task(origin: Any, settings: Values) -> HostedTask | None:
+def described(source: EnvSource, limits: EnvLimits) -> EnvTask:
+    """Makes the environment once, to look at it: what it is decides who plays it."""
+
+    notes: list[str] = []
+
+    def look(made: Any) -> EnvTask:
+        found = JaxSource.of(made)
+        if found is not None:
+            return jax_native.describe(found, source, limits)
+        return described_env(require_env(made, source.name), source, limits, notes)
+
+    return seen_from(source, look, notes.append)
+
+
+def live_task(origin: Any, settings: Values) -> EnvTask | None:
     """An environment of this process, or a function that makes one, held to what the settings say; None for a name."""
-    return None if isinstance(origin, str) else hosted_task(origin, settings)
+    if isinstance(origin, str):
+        return None
+    env = override(Config(), settings).env
+    return described(EnvSource.of(origin, options_of(env)), limits_of(env))
 
 
 class Member(NamedTuple):
@@ -110,8 +132,18 @@ class Member(NamedTuple):
         return named(self.origin, self.values) if self.values else self.origin
 
 
-def given_tasks(env: Any, settings: Values) -> tuple[list[str], tuple[Task, ...] | None]:
-    """What a user's program names or gives: names for `compose`, or tasks some of which live in this process alone."""
+def given_tasks(env: Any, settings: Values, params: Any = None) -> tuple[list[str], tuple[Task, ...] | None]:
+    """What a user's program names or gives: names for `compose`, or tasks some of which live in this process alone.
+    `params` are those of a JAX environment."""
+    if params is not None:
+        if JaxSource.of((env, params)) is None:
+            what = "are for a JAX environment with reset_env and step_env"
+            raise UserError("params", what, repr(env)[:80], "set options of others by settings: env.options")
+        env = env, params
+    require_stepping(env, type(env).__name__)
+    if JaxSource.of(env) is not None:
+        task = live_task(env, settings)
+        return [task.name], (task,)
     is_one = isinstance(env, tuple) and len(env) == 2 and isinstance(env[1], Mapping)
     given = list(env) if isinstance(env, list | tuple) and not is_one else [env]
     members = list(map(Member.of, given))
@@ -136,17 +168,18 @@ def _makes_env(origin: Any) -> bool:
 def _of_member(member: Member, settings: Values, env: EnvConfig) -> Task:
     if isinstance(member.origin, str):
         return resolve(member.name, env)
-    return hosted_task(member.origin, settings, member.values)
+    source = EnvSource.of(member.origin, options_of(env))
+    source = source._replace(name=named(source.name, member.values)) if member.values else source
+    return described(source, limits_of(env))
 
 
 def hosted_task(origin: Any, settings: Values, values: Mapping[str, Any] = MappingProxyType({})) -> HostedTask:
     """As an environment of Gymnasium, whatever it is: our own tasks are registered there."""
     env = override(Config(), settings).env
-    if not isinstance(origin, str):
-        source = EnvSource.of(origin, options_of(env))
-        return describe(source._replace(name=named(source.name, values)), limits_of(env))
-    task = resolve(origin, env)
-    return task if isinstance(task, HostedTask) else _described(task.gymnasium_id, env)
+    if isinstance(origin, str) and is_ours(origin):
+        origin = catalog.find(origin).gymnasium_id
+    source = EnvSource.of(origin, options_of(env))
+    return describe(source._replace(name=named(source.name, values)) if values else source, limits_of(env))
 
 
 def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
@@ -156,7 +189,7 @@ def task_set(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
 
 def notes_on(tasks: Iterable[Task]) -> list[str]:
     """What the user should know about environments before they are learned."""
-    return [note for task in tasks if isinstance(task, HostedTask) for note in task.notes]
+    return [note for task in tasks if isinstance(task, EnvTask) for note in task.notes]
 
 
 def limits_of(env: EnvConfig) -> EnvLimits:

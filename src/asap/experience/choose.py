@@ -1,6 +1,7 @@
 """The one place that asks which kind of task it is: from tasks to the experience that plays or reads them."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from asap.envs import catalog
 from asap.envs.controllers import Controller
 from asap.envs.gymnasium.determinism import watch_for_drift
 from asap.envs.gymnasium.task import HostedTask, look_at
+from asap.envs.jax_native.task import playable
 from asap.experience.compiled import Compiled
 from asap.experience.compiled_play import CompiledPlay
 from asap.experience.counted_play import CountedPlay, StepCounter
@@ -48,7 +50,8 @@ def choose(
     elif workers != IN_PROCESS:
         raise UserError("--workers", f"{first.name} is compiled and needs none", workers, "leave it out")
     else:
-        player = Compiled(config, tasks, catalog.compiled(tasks), stop)
+        made = dataclasses.replace(tasks, tasks=tuple(playable(task, notice) for task in tasks.tasks))
+        player = Compiled(config, tasks, catalog.compiled(made), stop)
     if config.offline.data is None or not learns:
         return player
     return Logged(config, tasks, open_data(config, first), player)

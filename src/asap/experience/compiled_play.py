@@ -86,7 +86,7 @@ class CompiledPlay:
             keys = stacked_keys(self.seeds, STREAMS[EVALUATION], np.full(len(self.seeds), r))
             played = program(_evaluated, "num_episodes", "num_skills")
             counted = played(self._tasks, actors, keys, num_episodes=size, num_skills=num_skills)
-            *per_episode, steps, starts, _, _ = map(np.asarray, counted)
+            *per_episode, steps, starts = map(np.asarray, counted[:6])
             parts.append(Evaluation(*(values.astype(float) for values in per_episode), steps, starts))
         return join_rounds(parts, num_episodes)
 

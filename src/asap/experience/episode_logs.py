@@ -16,14 +16,16 @@ from jaxtyping import Array, Bool, Float, Int
 from asap.base.arrays import compiled, element, stack
 from asap.base.episodes import COLLECTION, EpisodeId
 from asap.base.keys import Key, fold, root
-from asap.base.spec import Task
+from asap.base.spec import Task, TaskSet
 from asap.data.layout import BEHAVIOUR, DESCRIPTOR, FINAL, SUCCESS
 from asap.envs import catalog
 from asap.envs.controllers import Controller, Probabilities
 from asap.envs.core import CompiledTasks, Outcome
+from asap.envs.jax_native.task import playable
 from asap.experience.hosted import Hosted
 from asap.experience.rollout import Controlled, Moment, fresh_episodes, look_lanes, play
 from asap.policy.build import uniform_policy
+from asap.runs.directory import print_note
 
 _COLLECT = 8  # Stream of the seed's key; 0 to 7 are the learner's and the model's.
 STEPS_AT_ONCE = 1 << 19  # Room for this many steps is made in a round: it bounds memory, whatever the horizon.
@@ -98,7 +100,7 @@ def discounted_returns(played: LoggedEpisodes, discount: float) -> Float[np.ndar
 def compiled_rounds(task: Task, controller: Controller, num_episodes: int, seed: int) -> Iterator[Columns]:
     """Episodes 0 to `num_episodes` - 1 of this seed; the program is compiled before this returns."""
     lanes = max(1, min(MOST_LANES, num_episodes, STEPS_AT_ONCE // task.spec.horizon))
-    tasks, key = catalog.task_set(((task.name, 1.0),)), fold(root(seed), _COLLECT)
+    tasks, key = catalog.compiled(TaskSet((playable(task, print_note),), (1.0,))), fold(root(seed), _COLLECT)
     play_ids = functools.partial(compiled(lambda key, ids: play_logged(tasks, controller.probabilities, key, ids)), key)
     descriptor = np.asarray(task.descriptor, np.float32)
     jax.block_until_ready(play_ids(jnp.arange(lanes)))

@@ -82,7 +82,7 @@ class Moment(NamedTuple):
 
     lane: Lane
     skill: Int[Array, ""]
-    action: Int[Array, ""]
+    action: Int[Array, ""] | Float[Array, "A"]
     draws: Draws
 
 

@@ -62,9 +62,9 @@ EPISODES_TO_READ = 200  # Played at most to tell how much each skill is used, fo
 class ASAP:
     """Skills and the regions where each applies, for an environment or for tasks of our own.
 
-    `env` is an id of Gymnasium ("CartPole-v1"), an importable "module:function" that makes an environment, such a
-    function itself, or an environment; or a name of `asap tasks`; or a list of these that share a policy. "CartPole-v1?length=0.3",
-    {"id": "CartPole-v1", "length": 0.3} and (factory, {"length": 0.3}) set numbers; (0.3, 1.0) draws one for each episode.
+    `env` is an id of Gymnasium ("CartPole-v1") or gymnax ("gymnax:CartPole-v1"), an importable "module:function", such a
+    function itself, or an environment, with `params` if it is one of JAX; or a name of `asap tasks`; or a list of these that
+    share a policy. {"id": "CartPole-v1", "length": 0.3} sets a number; (0.3, 1.0) draws one for each episode.
 
     `skills`: "constant" (one distribution over actions each), "linear", "gaussian" (Box actions, one mean each),
     "network". `features` under the hyperplanes: "linear", "poly2", "fourier", "network". `preset` and `settings` (such
@@ -79,6 +79,7 @@ class ASAP:
         self,
         env: Any,
         *,
+        params: Any = None,
         hyperplanes: int | None = None,
         skills: str | None = None,
         features: str | None = None,
@@ -95,7 +96,7 @@ class ASAP:
         options |= {"policy.hyperplanes": integer_or_none("hyperplanes", hyperplanes)}
         options |= {"run.seed": integer_or_none("seed", seed), "learn.learner": learner, "learn.gradient": gradient}
         values = parse_settings(Config, settings)
-        names, live = given_tasks(env, values)
+        names, live = given_tasks(env, values, params)
         self._set_up(*compose(names, options, preset, None, values, live, rules_name), str(workers))
 
     def _set_up(self, config: Config, tasks: TaskSet, workers: str) -> None:
@@ -192,8 +193,7 @@ class ASAP:
         callbacks = [callback] if callable(callback) else list(callback or ())
         if self._unsaid is not None:
             refuse_unsaid(self.config, self._unsaid)
-        joined = None if run is None else saved_to_join(Path(run), self.config, self._state)
-        if joined is not None:
+        if run is not None and (joined := saved_to_join(Path(run), self.config, self._state)) is not None:
             self._adopt(joined)
         steps = None if total_timesteps is None else require_integer("total_timesteps", total_timesteps, 1)
         episodes = None if episodes is None else require_integer("episodes", episodes, 1)

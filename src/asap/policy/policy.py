@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from asap.base.arrays import element, lift, pick
+from asap.base.arrays import element, lift
 from asap.base.keys import Key, many_uniforms
 from asap.policy.features import Features
 from asap.policy.partition import Partition
@@ -20,6 +20,7 @@ NO_SKILL = -1  # The previous skill of an episode's first step.
 Observation = Float[Array, "O *batch"]
 Descriptor = Float[Array, "Z *batch"]
 Index = Int[Array, "*batch"] | int
+Action = Int[Array, "*batch"] | Float[Array, "A *batch"]
 
 
 class Kept(NamedTuple):
@@ -52,21 +53,21 @@ class ASAPPolicy(eqx.Module):
         return self.partition.num_skills
 
     def draws(self, key: Key) -> tuple[Float[Array, "*batch"], ...]:
-        """The random numbers of one choice: one per plane, one for the action, one to stay."""
-        return many_uniforms(key, self.partition.num_planes + (1 if self.termination is None else 2))
+        """The random numbers of one choice: one per plane, those for the action, one to stay."""
+        count = self.partition.num_planes + self.skills.num_draws
+        return many_uniforms(key, count if self.termination is None else count + 1)
 
     def choose(
         self, draws: tuple[Float[Array, "*batch"], ...], x: Observation, m: Descriptor, previous: Index
-    ) -> tuple[Int[Array, "*batch"], Int[Array, "*batch"]]:
+    ) -> tuple[Int[Array, "*batch"], Action]:
         """Skill and action, as a pure function of the random numbers."""
-        planes = self.partition.num_planes
+        planes, sure = self.partition.num_planes, self.partition.num_planes + self.skills.num_draws
         psi = self.psi(x, m)
         skill = self.partition.choose(draws[:planes], psi)
         if self.termination is not None:
-            kept = draws[planes + 1] < jnp.exp(self.log_stay(self.partition.log_probs(psi), previous))
+            kept = draws[sure] < jnp.exp(self.log_stay(self.partition.log_probs(psi), previous))
             skill = jnp.where(kept, previous, skill)
-        sigma = jnp.exp(self.skills.log_probs_of_skill(skill, self.phi(x, m)))
-        return skill, pick(draws[planes], sigma)
+        return skill, self.skills.draw(draws[planes:sure], skill, self.phi(x, m))
 
     def likeliest(self, x: Observation, m: Descriptor, previous: Index) -> tuple[Int[Array, "*batch"], Array]:
         """The most probable skill, and then its most probable action: what deterministic play is.
@@ -88,7 +89,7 @@ class ASAPPolicy(eqx.Module):
 
     def sample(
         self, key: Key, x: Observation, m: Descriptor, previous: Index = NO_SKILL
-    ) -> tuple[Int[Array, "*batch"], Int[Array, "*batch"]]:
+    ) -> tuple[Int[Array, "*batch"], Action]:
         return self.choose(self.draws(key), x, m, jnp.asarray(previous, jnp.int32))
 
     @property

@@ -9,7 +9,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
-from asap.base.arrays import UNROLL, contract, element, lift, row
+from asap.base.arrays import UNROLL, contract, element, lift, pick, row
+from asap.base.keys import normal
+
+Uniforms = tuple[Float[Array, "*batch"], ...]  # The random numbers of one choice.
 
 
 class GibbsSkills(eqx.Module):
@@ -37,13 +40,15 @@ class GibbsSkills(eqx.Module):
         """log sigma_i(a | x) of one skill. Constant skills are normalised once, outside a loop over steps."""
         if phi.ndim == 1 and phi.shape[0] == 1:
             return row(self.log_probs(phi), skill)
-        theta = row(self.theta, skill)
-        scores = (
-            (theta * lift(phi, 1, theta.ndim - 2)).sum(1)
-            if phi.shape[0] > UNROLL
-            else sum(theta[:, d] * phi[d] for d in range(phi.shape[0]))
-        )
-        return jax.nn.log_softmax(self.alpha_theta * scores, axis=0)
+        return jax.nn.log_softmax(self.alpha_theta * _of_skill(self.theta, skill, phi), axis=0)
+
+    @property
+    def num_draws(self) -> int:
+        """Random numbers of a choice."""
+        return 1
+
+    def draw(self, draws: Uniforms, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Int[Array, "*batch"]:
+        return pick(draws[0], jnp.exp(self.log_probs_of_skill(skill, phi)))
 
     def at(self, skills: ArrayLike) -> "GibbsSkills":
         """These skills, in this order."""
@@ -53,11 +58,30 @@ class GibbsSkills(eqx.Module):
         return jnp.argmax(self.log_probs_of_skill(skill, phi), axis=0).astype(jnp.int32)
 
 
+def _of_skill(
+    theta: Float[Array, "S A D"], skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]
+) -> Float[Array, "A ..."]:
+    """theta_i phi(x) of one skill."""
+    own = row(theta, skill)
+    if phi.shape[0] > UNROLL:
+        return (own * lift(phi, 1, own.ndim - 2)).sum(1)
+    return sum(own[:, d] * phi[d] for d in range(phi.shape[0]))
+
+
 class UniformSkills(eqx.Module):
-    """sigma_i(a | x): every number of the action is drawn from -1 to 1, whatever the state. For workers to play: nothing
-    is learned from it."""
+    """sigma_i(a | x): every number of the action is drawn from -1 to 1, whatever the state. To be played: nothing is
+    learned from it."""
 
     theta: Float[Array, "S A D"]  # Zeros, for their shape.
+
+    @property
+    def num_draws(self) -> int:
+        return self.theta.shape[1]
+
+    def draw(
+        self, draws: Uniforms, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]
+    ) -> Float[Array, "A *batch"]:
+        return 2 * jnp.stack(draws) - 1
 
 
 class GaussianSkills(eqx.Module):
@@ -81,12 +105,23 @@ class GaussianSkills(eqx.Module):
         errors = (action - lift(self.means(phi), 2, batch_axes)) * jnp.exp(-log_std)
         return -(0.5 * jnp.square(errors) + log_std + 0.5 * math.log(2 * math.pi)).sum(1)
 
+    @property
+    def num_draws(self) -> int:
+        return self.theta.shape[1]
+
+    def draw(
+        self, draws: Uniforms, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]
+    ) -> Float[Array, "A *batch"]:
+        noise = jnp.stack([normal(uniform) for uniform in draws])
+        deviations = jnp.exp(row(self.log_std, skill))
+        return self.likeliest_action(skill, phi) + deviations * noise
+
     def at(self, skills: ArrayLike) -> "GaussianSkills":
         """These skills, in this order."""
         return GaussianSkills(self.theta[skills], self.log_std[skills])
 
-    def likeliest_action(self, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Float[Array, "A *batch"]:
-        return element(lift(self.means(phi), 2, skill.ndim), skill)
+    def likeliest_action(self, skill: Int[Array, "*batch"], phi: Float[Array, "D ..."]) -> Float[Array, "A ..."]:
+        return _of_skill(self.theta, skill, phi)
 
     def entropies(self) -> Float[Array, "S"]:
         """In nats."""

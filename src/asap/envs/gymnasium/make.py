@@ -15,42 +15,16 @@ from asap.base.episodes import EpisodeId
 from asap.base.errors import UserError, message_of
 from asap.base.spec import base_of
 from asap.envs.gymnasium.isolation import is_of_a_person
+from asap.envs.gymnasium.limits import EnvLimits, harmless
 from asap.envs.gymnasium.parameters import Named, parse
 from asap.envs.gymnasium.registration import did_you_mean, known_ids, meant, nearest, stem
 
 NO_ENV = "rules"  # The name of what rules are for that came without any environment.
 FIELD = "env"
-LONGEST_WORD = 64  # Of a stranger's options.
-_IN_PATHS = ("/", "\\", "..", ":")
 
 
 class EnvNotMade(UserError):
     """An environment could not be made, or may not be: words and pictures do without."""
-
-
-class EnvLimits(NamedTuple):
-    """What an environment is held to."""
-
-    max_steps: int | None = None  # None: the environment's own time limit, or 1000 where it has none.
-    strict_obs: bool = False  # Observations outside their bounds: an error rather than a note.
-    reward_scale: float = 1.0
-    env_retries: int = 5  # env.retries, for a `reset` that raises; files have it by this name.
-
-    @classmethod
-    def checked(cls, *values: Any, **named: Any) -> "EnvLimits":
-        """Those that a file tells; raises TypeError or ValueError."""
-        limits = cls(*values, **named)
-        for name, low, high in (("max_steps", 1, 2**63 - 1), ("env_retries", 0, 1000)):
-            number = getattr(limits, name)
-            is_default = number is None and name == "max_steps"
-            if not is_default and (type(number) is not int or not low <= number <= high):
-                raise ValueError(f"{name} must be an integer from {low} to {high}")
-        scale = limits.reward_scale
-        if type(scale) not in (int, float) or not 0 < scale <= sys.float_info.max or float(scale) != scale:
-            raise ValueError("reward_scale must be a finite number above 0")
-        if type(limits.strict_obs) is not bool:
-            raise ValueError("strict_obs must be true or false")
-        return limits._replace(reward_scale=float(scale))
 
 
 class EnvSource(NamedTuple):
@@ -69,10 +43,17 @@ class EnvSource(NamedTuple):
             return cls(origin, options)
         import gymnasium
 
+        from asap.envs.jax_native.interface import JaxSource
+
+        if (found := JaxSource.of(origin)) is not None:
+            if options:
+                raise UserError(FIELD, "an environment that is already made takes no options", sorted(options))
+            kind = type(found.env)
+            return cls(f"{kind.__module__}:{kind.__qualname__}", {}, lambda: found)
         if callable(origin) and not isinstance(origin, gymnasium.Env):
             module, name = getattr(origin, "__module__", None), getattr(origin, "__qualname__", type(origin).__name__)
             return cls(f"{module or 'unknown'}:{name}", options, origin)
-        _require_env(origin, type(origin).__name__)
+        require_env(origin, type(origin).__name__)
         if options:
             what = "an environment that is already made takes no options"
             raise UserError(FIELD, what, sorted(options), "pass its id instead")
@@ -100,30 +81,28 @@ class EnvSource(NamedTuple):
     def without_parameters(self) -> "EnvSource":
         return self._replace(name=self.base)
 
-    def build(self, note: Callable[[str], None] = lambda text: None) -> Any:
-        """A gymnasium.Env; all that goes wrong on the way is the user's to know in one line.
+    def build(self) -> Any:
+        """A gymnasium.Env. Of a range, the value in the middle: an episode's own is that of `of_episode`."""
+        return require_env(self.made(), self.name)
 
-        Of a range, the value in the middle: an episode's own is that of `of_episode`.
-        """
+    def made(self, note: Callable[[str], None] = lambda text: None) -> Any:
+        """What the recipe leads to; all that goes wrong on the way is the user's to know in one line."""
         if self.named_by:
             if ":" not in self.name:
                 require_registered(self.base)  # What nobody has registered is more likely a slip.
             raise _named_by_a_stranger(self)
         try:
-            if self.named.parameters:
-                from asap.envs.gymnasium.variant import build_variant
+            if not self.named.parameters:
+                return self.maker()()
+            from asap.envs.gymnasium.variant import build_variant
 
-                env = build_variant(self, note)
-            else:
-                env = self.maker()()
+            return build_variant(self, note)
         except UserError:
             raise
         except BaseException as error:
             if is_of_a_person(error):
                 raise
             raise _explain(self.name, error) from error
-        _require_env(env, self.name)
-        return env
 
     def by_stranger(self, path: str | os.PathLike) -> "EnvSource":
         """As a file of unknown origin may name it: ids of Gymnasium's own are made, with harmless options; no other."""
@@ -154,8 +133,12 @@ class EnvSource(NamedTuple):
         return self.make is not None and (self.name.startswith("__main__:") or "<" in self.name)
 
     def maker(self, more: Mapping[str, Any] = MappingProxyType({})) -> Callable[[], Any]:
+        from asap.envs.jax_native.interface import GYMNAX, make_gymnax
+
         if isinstance(self.make, Lent):
             return self.make
+        if self.make is None and self.name.startswith(GYMNAX):
+            return functools.partial(make_gymnax, self.base.removeprefix(GYMNAX), self.options)
         if (factory := self.factory()) is not None:
             return functools.partial(factory, **{**self.options, **more})
         import gymnasium
@@ -187,17 +170,6 @@ def require_registered(name: str) -> None:
     gymnasium_id = name.rpartition(":")[2]
     if gymnasium_id not in gymnasium.registry and not any(stem(known) == gymnasium_id for known in gymnasium.registry):
         raise EnvNotMade(FIELD, f"'{name}' is not registered", cure=nearest(gymnasium_id, name))
-
-
-def harmless(options: dict[str, Any]) -> dict[str, Any]:
-    """Of a stranger's options, numbers, booleans and short words that name no file, module or address."""
-
-    def is_harmless(value: Any) -> bool:
-        if isinstance(value, str):
-            return len(value) <= LONGEST_WORD and value.isprintable() and not any(part in value for part in _IN_PATHS)
-        return isinstance(value, bool | int | float)
-
-    return {key: value for key, value in options.items() if key != "render_mode" and is_harmless(value)}
 
 
 def _named_by_a_stranger(source: EnvSource) -> EnvNotMade:
@@ -309,11 +281,19 @@ def _find_factory(name: str) -> Callable[..., Any] | None:
     raise EnvNotMade(FIELD, what, repr(name), did_you_mean(attribute, dir(sys.modules[module])))
 
 
-def _require_env(env: Any, name: str) -> None:
+def require_env(env: Any, name: str) -> Any:
+    """The environment, as one of Gymnasium's."""
     import gymnasium
 
     if isinstance(env, gymnasium.Env):
-        return
+        return env
+    from asap.envs.jax_native.interface import JaxSource, require_stepping
+
+    require_stepping(env, name)
+    if (found := JaxSource.of(env)) is not None:
+        from asap.envs.jax_native.exported import HostedJaxEnv
+
+        return HostedJaxEnv(found, name)
     if isinstance(env, gymnasium.vector.VectorEnv):
         cure = "pass one environment; workers play several at once"
         raise EnvNotMade(FIELD, "a vector environment cannot be played", name, cure)

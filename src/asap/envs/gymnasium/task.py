@@ -6,7 +6,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import gymnasium
 import numpy as np
@@ -20,11 +20,13 @@ from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError, show
 from asap.envs.gymnasium.isolation import Isolated, Surroundings
-from asap.envs.gymnasium.make import NO_ENV, EnvLimits, EnvSource, HostedSource
+from asap.envs.gymnasium.make import NO_ENV, EnvLimits, EnvSource, HostedSource, require_env
 from asap.envs.gymnasium.names import action_names, is_name, observation_names
 from asap.envs.gymnasium.observations import reading
 from asap.envs.gymnasium.spaces import bounds, check_spaces, control, shape_of
 from asap.envs.gymnasium.variant import require_kept, settable_of
+
+Described = TypeVar("Described")
 
 DISCOUNT = 0.99
 FREQUENCIES = (0.25, 0.5)
@@ -49,8 +51,8 @@ PLAY_SETTINGS = {
 
 
 @dataclass(frozen=True)
-class HostedTask:
-    """A Gymnasium environment as a task that can be learned."""
+class EnvTask:
+    """An environment that is not ours as a task that can be learned, whoever plays it."""
 
     name: str
     source: EnvSource
@@ -106,10 +108,6 @@ class HostedTask:
         return self.spec.observation_names
 
     @property
-    def hosted_source(self) -> HostedSource:
-        return HostedSource(self.source, self.limits)
-
-    @property
     def observation_shape(self) -> Any:
         return shape_of(self.observation_space)
 
@@ -155,6 +153,15 @@ class HostedTask:
         }
 
 
+@dataclass(frozen=True)
+class HostedTask(EnvTask):
+    """A Gymnasium environment, which workers play."""
+
+    @property
+    def hosted_source(self) -> HostedSource:
+        return HostedSource(self.source, self.limits)
+
+
 _OF_SPACES = ("observation_low", "observation_high", "continuous", "action_low", "action_high", "numbered")
 
 
@@ -167,13 +174,20 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 def describe(source: EnvSource, limits: EnvLimits) -> HostedTask:
     """Makes the environment once, to look at it; raises UserError where it cannot be learned."""
+    notes: list[str] = []
+    look = lambda env: described_env(require_env(env, source.name), source, limits, notes)  # noqa: E731
+    return seen_from(source, look, notes.append)
+
+
+def seen_from(
+    source: EnvSource, look: Callable[[Any], Described], note: Callable[[str], None] = lambda text: None
+) -> Described:
+    """What somebody says who looks at the environment, which is made for that."""
     before, isolated = Surroundings.now(), Isolated()
     try:
-        notes: list[str] = []
-        env = isolated.run(source.build, notes.append)
+        env = isolated.run(source.made, note)
         try:
-            task = _described(env, source, limits, notes)
-            return isolated.run(_with_values, task, env) if source.named.parameters else task
+            return isolated.run(look, env)
         finally:
             isolated.close(env)
     finally:
@@ -186,7 +200,7 @@ def look_at(task: HostedTask, notice: Callable[[str], None]) -> None:
         require_fit(describe(task.source, task.limits), task, notice)
 
 
-def require_fit(given: HostedTask, wanted: HostedTask, notice: Callable[[str], None]) -> None:
+def require_fit(given: EnvTask, wanted: EnvTask, notice: Callable[[str], None]) -> None:
     """Spaces must be of the same kind and size. Other bounds are noted: a policy can be played within them."""
     for name in ("observation_space", "action_space"):
         has, needs = getattr(given, name), getattr(wanted, name)
@@ -232,9 +246,10 @@ def with_own_values(task: HostedTask) -> HostedTask:
         before.restore()
 
 
-def _described(env: Any, source: EnvSource, limits: EnvLimits, notes: list[str]) -> HostedTask:
+def described_env(env: Any, source: EnvSource, limits: EnvLimits, more: Iterable[str] = ()) -> HostedTask:
+    """What is to be known of an environment; `more` are notes on how it was made."""
     check_spaces(env.observation_space, env.action_space)
-    notes += [
+    notes = [*more] + [
         f"{wrapper.__name__}: its numbers drift while it runs, so {harm}; ASAP scales {scaled} itself: leave the wrapper out"
         for wrapper, (harm, scaled) in _NOTES.items()
         if _is_within(env, wrapper)
@@ -255,7 +270,8 @@ def _described(env: Any, source: EnvSource, limits: EnvLimits, notes: list[str])
         raise UserError("env", "reward_threshold must be a finite number", show(threshold), cure)
     threshold = None if threshold is None else float(threshold)
     seen = env.observation_space, env.action_space
-    return HostedTask(source.name, source, limits, spec, threshold, *seen, tuple(notes))
+    task = HostedTask(source.name, source, limits, spec, threshold, *seen, tuple(notes))
+    return _with_values(task, env) if source.named.parameters else task
 
 
 _NOTES = {  # Why to leave a wrapper out, and what ASAP scales itself.
