@@ -217,8 +217,6 @@ CASES = [
             ("CartPole-v1", "Acrobot-v1"),
             ("two-rooms", "own_envs:walk"),
             ("own_envs:walk", "two-rooms"),
-            ("CartPole-v1:2",),
-            ("own_envs:walk:0.5",),
         )
     ),
     ("a script as a task", ["train", "./my.py"], "env", "my:FUNCTION"),
