@@ -13,9 +13,9 @@ from asap.config.settings import NO_VALUES, Values, override, shown, values_of, 
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
-from asap.envs.jax_native.interface import JaxSource, require_stepping
+from asap.envs.gymnasium.parameters import split_weight
 from asap.envs.recorded import SaidEnv, task_records, tasks_in_file
-from asap.envs.resolve import is_ours, live_task, notes_on, options_of, parse_tasks, resolve, task_set
+from asap.envs.resolve import is_ours, notes_on, options_of, parse_tasks, resolve, resolve_all, task_set
 from asap.policy.build import build_psi, require_memory, require_sensible
 from asap.runs.directory import Run, print_note
 
@@ -26,13 +26,13 @@ def compose(
     preset: str | None = None,
     file: str | None = None,
     overrides: Values = NO_VALUES,
-    task: Task | None = None,
+    given: tuple[Task, ...] | None = None,
     rules_name: str = "rules",
     free_features: bool = False,
 ) -> tuple[Config, TaskSet]:
     """The task's own settings, then preset, file, options (None: not said) and --set: the later wins.
 
-    `task` is given where it lives in this process and no name would lead to it. Features that are free follow from rules.
+    Tasks are `given` where one lives in this process and no name would lead to it. Features that are free follow from rules.
     """
     if preset is not None and preset not in PRESETS:
         raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
@@ -50,17 +50,17 @@ def compose(
         in_call |= _without_names(file, settled, in_call, names, bool(named))
         settled = layered({})
     if settled.offline.data is not None:
-        config, task = _from_data(layered, settled, names, task)
+        config, task = _from_data(layered, settled, names, given[0] if given else None)
         found, names, weights = (task,), (task.name,), (1.0,)
     else:
-        found = tuple(resolve(name, settled.env) for name in names) if task is None else (task,)
+        found = resolve_all(names, settled.env) if given is None else given
         own = {**found[0].settings, **found[0].play_settings} if found else {}
         config = layered(own)
         if config.searches:  # What a search improves is deterministic play.
             config = layered({**own, "run.deterministic": True})
         if (learner := config.learn.learner) in OFFLINE_LEARNERS:
             raise UserError("learn.learner", "learns from logged data", learner, "give them by --offline FILE")
-        if not named or (config.run.weights and not any(":" in text for text in tasks)):
+        if not named or (config.run.weights and not any(split_weight(text)[1] for text in tasks)):
             weights = config.run.weights
     if config.policy.rules and found:
         from asap.policy.rules.given import Asked, settings_of_rules
@@ -195,24 +195,6 @@ def refuse_unsaid(config: Config, path: str | os.PathLike, in_call: Values = NO_
             raise UserError(field, what, ascii(value)[:120], cure)
 
 
-def given_task(env: Any, settings: Values, params: Any = None) -> tuple[list[str], Task | None]:
-    """What a user's program names or gives: names for `compose`, or a task that lives in this process. `params` are those
-    of a JAX environment."""
-    if params is not None:
-        if JaxSource.of((env, params)) is None:
-            what = "are for a JAX environment with reset_env and step_env"
-            raise UserError("params", what, repr(env)[:80], "set options of others by settings: env.options")
-        env = env, params
-    require_stepping(env, type(env).__name__)
-    if isinstance(env, list | tuple) and JaxSource.of(env) is None:
-        if not all(isinstance(name, str) for name in env):
-            choices = f"choose from {', '.join(catalog.NAMES)}"
-            raise UserError("task", "must be a name or a list of names", repr(env)[:80], choices)
-        return list(env), None
-    task = live_task(env, settings)
-    return [env if task is None else task.name], task
-
-
 def saved_settings(text: str, recorded: dict[str, Any], said: SaidEnv, path: str | os.PathLike) -> FromFile:
     """Those in the file of a saved model, with what it tells about its tasks.
 
@@ -248,7 +230,8 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     if "network" in (policy.basis, policy.skills):
         _require_networks(config)
     if policy.task_features not in ("auto", "none") and not first.descriptor:
-        raise UserError("policy.task_features", "there is one task", policy.task_features, "leave it out")
+        what = "there is one task, or nothing by which tasks differ"
+        raise UserError("policy.task_features", what, policy.task_features, "leave it out")
     build_psi(policy, tasks)
     require_memory(config, tasks)
     for note in notes_on(tasks):

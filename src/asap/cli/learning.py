@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asap.base.errors import Interrupted, UserError, to_stderr
+from asap.base.spec import short_name
 from asap.cli.app import (
     Debug,
     Env,
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
     from asap.runs.signals import StopRequest
 
 
-_TASKS = "A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function."
+_TASKS = (
+    "A task of `asap tasks`, or an environment: a Gymnasium id, or an importable module:function; several for a joint run "
+    "(NAME:WEIGHT). Numbers may be set: 'CartPole-v1?length=0.3'."
+)
+_VARY = (
+    "A number of the environment. NAME=A,B,C trains on a task of each value, several lists on their product; NAME=LOW..HIGH "
+    "draws a value for each episode."
+)
 _OFFLINE = "Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
 _TENSORBOARD = "Write curves for TensorBoard, with the names of stable-baselines3."
 _RULES = (
@@ -56,6 +64,7 @@ _FROM = "Go on from a run, a saved model or a file of rules, with a new budget o
 @app.command()
 def train(
     tasks: Annotated[list[str] | None, typer.Argument(metavar="TASK...", help=_TASKS)] = None,
+    vary: Annotated[list[str] | None, typer.Option("--vary", metavar="NAME=VALUES", help=_VARY)] = None,
     seed: Annotated[int | None, typer.Option(help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds trained side by side.")] = None,
     episodes: Annotated[
@@ -124,21 +133,22 @@ def train(
     options |= {"env.reward_scale": reward_scale, "env.strict_obs": strict_obs or None}
     options |= {"env.check_determinism": check_determinism or None, "env.on_no_workers": on_no_workers}
     if resume is not None:
-        given = {"TASK": tasks or None, "--set": set_ or None, "--preset": preset, "--config": config, "--out": out}
-        given |= {"--from": from_}
+        given = {"TASK": tasks or None, "--vary": vary or None, "--set": set_ or None, "--preset": preset}
+        given |= {"--config": config, "--out": out, "--from": from_}
         _refuse_settings({**given, **options})
         run, settings, found = _resumed_run(resume, episodes, steps, offline, env, env_options)
     else:
         if env is not None:
             raise UserError("--env", "is for --resume", env, "name the environment in place of TASK")
         values = parse_settings(Config, set_ or [])
+        tasks = _varied(tasks or [], vary or [])
         if from_ is None:
-            settings, found = compose(tasks or [], options, preset, config, values, rules_name=rules or "rules")
+            settings, found = compose(tasks, options, preset, config, values, rules_name=rules or "rules")
         else:
             from asap.model.source import from_settings
 
-            settings, found = from_settings(from_, tasks or [], options, preset, config, values)
-        run = create_run(settings, found, out, "+".join(settings.run.tasks))
+            settings, found = from_settings(from_, tasks, options, preset, config, values)
+        run = create_run(settings, found, out, short_name(settings.run.tasks))
     result, stop = _train_to_end(run, settings, found, workers, tensorboard, wandb)
     report = result.summary(str(run.path))
     tell(json_, report, _in_words(report))
@@ -195,7 +205,7 @@ def transfer(
     options |= {"env.options": env_options}
     said = parse_settings(Config, set_ or [])
     settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, said)
-    run = create_run(settings, found, out, stem=f"{'+'.join(settings.run.tasks)}-from-{Path(source).resolve().stem}")
+    run = create_run(settings, found, out, stem=f"{short_name(settings.run.tasks)}-from-{Path(source).resolve().stem}")
     result, stop = _train_to_end(run, settings, found, workers)
     curve, success = result.curve, float(result.curve.success[0].mean())
     is_known = success == success  # NaN where the environment does not tell, and JSON has none.
@@ -213,6 +223,17 @@ def _symmetries(run: "Run") -> list[dict]:
     """What the search for images has found, of each seed; a run that was begun twice has told it twice."""
     found = {event["seed"]: event for event in run.events() if event.get("kind") == "symmetries"}
     return [{key: value for key, value in event.items() if key != "kind"} for event in found.values()]
+
+
+def _varied(tasks: list[str], vary: list[str]) -> list[str]:
+    """The tasks with the numbers of `--vary`."""
+    if not vary:
+        return tasks
+    from asap.envs.gymnasium.parameters import varied
+
+    if not tasks:
+        raise UserError("--vary", "needs the environment that it varies", " ".join(vary), "name it as TASK")
+    return varied(tasks, vary)
 
 
 def _text_of(path: str) -> str:
@@ -319,6 +340,9 @@ def _in_words(report: dict) -> str:
         other = other_in_words(report["verdict"], returns["deterministic"])
         rows += [("return", first), *(("", line) for line in each)]
         rows += [] if other is None else [("in training", other)]
+    each = (report["per_task"] or {}).items()
+    for name, one in each if len(each) > 1 else ():
+        rows.append(("", f"{name}: {', '.join(map(number, one['return']))}"))
     if reference is not None:
         rows.append(("references", references_in_words(reference)))
     if report["success"] is not None:

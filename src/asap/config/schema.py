@@ -44,6 +44,7 @@ class PolicyConfig:
         "How the task descriptor enters psi; auto: interactions when several tasks are trained together.",
         choices=("auto", "none", "additive", "interactions"),
     )
+    task_in_skills: bool = setting(False, "Whether linear and network skills see the task descriptor too, as psi does.")
     skills: str = setting(
         "constant",
         "Skills: one distribution over actions each (gaussian: over vectors), or one that is linear or a network in psi's inputs.",

@@ -63,6 +63,9 @@ def counted_play(tasks: TaskSet, seeds: Sequence[int], counter: StepCounter) -> 
     """For actors and learners that are not ASAP's own, on any task."""
     first = tasks.tasks[0]
     if isinstance(first, HostedTask):
+        if tasks.size > 1 or tasks.has_ranges:
+            what = "systems are compared on one environment"
+            raise UserError("task", what, " ".join(tasks.names)[:200], "name one, without ranges")
         return HostedPlay(tasks, [task.hosted_source for task in tasks.tasks], seeds, counter)
     return CompiledPlay(catalog.compiled(tasks), seeds, counter)
 

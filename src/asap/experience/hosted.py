@@ -142,9 +142,9 @@ class Hosted:
             yield one
 
     def plans(self, policies: ASAPPolicy) -> list[Plan]:
-        size, descriptors = len(self.tasks.spec.observation_names), self.tasks.descriptors
-        count = policies.partition.beta.shape[0]
-        return [plan_of(member(policies, index), size, descriptors) for index in range(count)]
+        size, count = len(self.tasks.spec.observation_names), policies.partition.beta.shape[0]
+        numbers = self.tasks.descriptors, [task.drawn for task in self.tasks.tasks]
+        return [plan_of(member(policies, index), size, *numbers) for index in range(count)]
 
     def play(
         self, planned: list[tuple[Plan, EpisodeId]], deterministic: bool, on_progress: OnProgress = ignore_progress
@@ -169,9 +169,11 @@ def packed(episodes: Sequence[Played], tasks: TaskSet) -> Batch:
     at = Lanes([[episode.length for episode in episodes]], batch_size(num_steps), 1)
     start = np.int32([NO_SKILL])
     task = at.steps([np.repeat(np.int32(episode.episode.task), episode.length) for episode in episodes])
+    m = [tasks.descriptor_of(episode.episode) for episode in episodes] if tasks.has_ranges else []
+    own = [np.tile(numbers, (episode.length, 1)) for numbers, episode in zip(m, episodes)]
     steps = Transition(
         observation=at.steps([episode.observations[:-1] for episode in episodes]),
-        descriptor=np.moveaxis(tasks.descriptors[task], -1, 0),
+        descriptor=at.steps(own) if own else np.moveaxis(tasks.descriptors[task], -1, 0),
         previous_skill=at.steps([np.concatenate([start, episode.skills[:-1]]) for episode in episodes]),
         skill=at.steps([episode.skills for episode in episodes]),
         action=at.steps([episode.actions for episode in episodes]),

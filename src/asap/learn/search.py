@@ -198,14 +198,19 @@ def best_of(trials: Trials, candidates: list[Candidate], end: float, few: int = 
 
 
 def draw(config: Config, tasks: TaskSet, generator: np.random.Generator) -> ASAPPolicy:
-    """A policy that knows what it wants: planes in random directions, each skill with a preference."""
+    """A policy that knows what it wants: planes in random directions, each skill with a preference.
+
+    It is the same on all tasks: otherwise it would have to be good on each by chance. What differs is for learning to find.
+    """
     policy = build_policy(config.policy, tasks.tasks, generator)
     leaves = policy.partition.beta, policy.skills.theta
     beta, theta = (generator.standard_normal(leaf.shape, np.float32) for leaf in leaves)
+    base_psi, base_phi = policy.psi.size(0), policy.phi.size(0)  # What stands behind them is multiplied by m.
+    beta[:, base_psi:], theta[..., base_phi:] = 0.0, 0.0
     slopes = np.linalg.norm(beta[:, int(policy.psi.basis.has_bias) :], axis=-1, keepdims=True)
     beta = beta * np.float32(MARGIN / policy.partition.alpha_beta) / slopes
     if isinstance(policy.skills, GaussianSkills):
-        theta = theta * np.float32(MEAN / np.sqrt(theta.shape[-1]))
+        theta = theta * np.float32(MEAN / np.sqrt(base_phi))
     else:
         theta = theta * np.float32(LOGIT / policy.skills.alpha_theta)
     partition = dataclasses.replace(policy.partition, beta=beta)

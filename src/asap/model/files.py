@@ -105,6 +105,8 @@ def settings_in(source: str) -> tuple[Config, bool]:
 def write_saved(path: Path, saved: Saved) -> None:
     if not os.path.isdir(path.parent):
         raise UserError("model", "no such directory", path.parent, "create it first")
+    if saved.tasks.is_part_of_family:
+        raise UserError("model", "is on one task of a family", saved.tasks.names[0], "save the model of the family")
     meta: dict[str, Any] = {"kind": _KIND, "config": to_toml(saved.config), "steps": saved.counted[1]}
     meta |= {"seed": saved.seed, "whole": saved.whole, "drawn": saved.drawn}
     meta |= task_records(saved.config, saved.tasks)

@@ -9,8 +9,7 @@ import numpy as np
 
 from asap.base.arrays import to_arrays
 from asap.base.episodes import EVALUATION, require_episodes, require_integer, require_seed
-from asap.base.errors import UserError
-from asap.base.spec import Task, TaskSet
+from asap.base.spec import TaskSet
 from asap.compose import with_budget
 from asap.config.schema import Config
 from asap.experience.choose import choose
@@ -50,14 +49,6 @@ def with_more(config: Config, steps: Any, episodes: Any, spent: tuple[int, int] 
     steps = None if steps is None else require_integer("total_timesteps", steps, 1)
     episodes = None if episodes is None else require_integer("episodes", episodes, 1)
     return with_budget(config, episodes, steps, spent)
-
-
-def task_named(tasks: TaskSet, name: str | None) -> Task:
-    """None means the first."""
-    for task in tasks.tasks:
-        if name in (None, task.name):
-            return task
-    raise UserError("task", "the model was not made for it", repr(name), f"choose from {', '.join(tasks.names)}")
 
 
 def learned(

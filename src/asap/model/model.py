@@ -22,16 +22,18 @@ from numpy.typing import ArrayLike
 from asap.base.arrays import member, stack, to_arrays
 from asap.base.episodes import integer_or_none, require_episodes, require_seed
 from asap.base.spec import Task, TaskSet
-from asap.compose import compose, feature_settings, given_task, refuse_unsaid
+from asap.compose import compose, feature_settings, refuse_unsaid
 from asap.config.schema import Config
 from asap.config.toml import parse_settings
 from asap.envs.gymnasium.task import without_env
 from asap.envs.recorded import SaidEnv
+from asap.envs.resolve import given_tasks
 from asap.experience.protocol import Evaluation, OnProgress, ignore_progress
 from asap.learn.source import NOTHING_TAKEN
 from asap.model import reading
+from asap.model.another_task import on_task, task_of
 from asap.model.files import Saved, policies_in, read_saved, saved_to_join, write_saved
-from asap.model.learning import Held, learned, play, task_named, with_more
+from asap.model.learning import Held, learned, play, with_more
 from asap.model.predict import Predictor
 from asap.model.pruning import prune
 from asap.model.result import Result, evaluation_report
@@ -58,9 +60,9 @@ Settings = str | Iterable[str] | Mapping[str, Any]
 class ASAP:
     """Skills and the regions where each applies, for an environment or for tasks of our own.
 
-    `env` is an id of Gymnasium ("CartPole-v1") or gymnax ("gymnax:CartPole-v1"), an importable "module:function" that
-    makes an environment, such a function itself, or an environment, with `params` if it is one of JAX; or a name of
-    `asap tasks`, or a list of names that share a policy ("name:weight" makes one more or less frequent).
+    `env` is an id of Gymnasium ("CartPole-v1") or gymnax ("gymnax:CartPole-v1"), an importable "module:function", such a
+    function itself, or an environment, with `params` if it is one of JAX; or a name of `asap tasks`; or a list of these that
+    share a policy. {"id": "CartPole-v1", "length": 0.3} sets a number; (0.3, 1.0) draws one for each episode.
 
     `skills`: "constant" (one distribution over actions each), "linear", "gaussian" (Box actions, one mean each),
     "network". `features` under the hyperplanes: "linear", "poly2", "fourier", "network". `preset` and `settings` (such
@@ -92,7 +94,7 @@ class ASAP:
         options |= {"policy.hyperplanes": integer_or_none("hyperplanes", hyperplanes)}
         options |= {"run.seed": integer_or_none("seed", seed), "learn.learner": learner, "learn.gradient": gradient}
         values = parse_settings(Config, settings)
-        names, live = given_task(env, values, params)
+        names, live = given_tasks(env, values, params)
         self._set_up(*compose(names, options, preset, None, values, live, rules_name), str(workers))
 
     def _set_up(self, config: Config, tasks: TaskSet, workers: str) -> None:
@@ -164,7 +166,11 @@ class ASAP:
 
     def task(self, name: str | None) -> Task:
         """The task of that name; none given means the first."""
-        return task_named(self.tasks, name)
+        return task_of(self.tasks, name)
+
+    def on_task(self, name: str) -> "ASAP":
+        """The same policies on one task, also with parameters that they were never trained on: "CartPole-v1?length=0.7"."""
+        return on_task(self, name)
 
     def learn(
         self,
@@ -210,9 +216,9 @@ class ASAP:
         """Action and skill for an observation as the environment gives it, or for n of them, stacked on a first axis.
 
         `state` is the skill that the last call returned; only a policy that commits to its skill (policy.termination)
-        looks at it. None, -1, or `episode_start` stand for the first step of an episode. Deterministic is the most
-        probable skill, and then its most probable action. Otherwise both are drawn: the t-th drawing call since
-        learning or loading draws the same for the same seed. `task` tells which of several tasks is played.
+        looks at it. None, -1, or `episode_start`: the first step of an episode. Deterministic is the most probable skill,
+        then its most probable action. Otherwise both are drawn: the t-th drawing call since learning or loading draws the
+        same for the same seed. `task` tells which of several tasks is played; `on_task` is for others.
         """
         return self._predictor.predict(obs, state, episode_start, deterministic, task)
 
@@ -222,12 +228,13 @@ class ASAP:
         """Means over fresh episodes: return, success with its interval; per skill, usage (share of the steps) and
         durations (steps at a time).
 
-        Of several tasks each plays `episodes`; the means weigh them as in training, and `per_task` has them apart. The
-        default of `episodes` is run.final_episodes, that of `deterministic` run.deterministic.
+        Of several tasks each plays `episodes` (default: run.final_episodes); the means weigh them as in training, and
+        `per_task` has them apart. `task` may have parameters that were never trained on.
         """
-        chosen = None if task is None else self.task(task).name
+        if task is not None and task not in self.tasks.names:
+            return on_task(self, task).evaluate(episodes, None, seed, deterministic)
         played = self.play(stack([self.policy]), episodes, [seed], deterministic)
-        return evaluation_report(self.tasks, played, chosen)
+        return evaluation_report(self.tasks, played, task)
 
     def play(
         self,
@@ -297,7 +304,7 @@ class ASAP:
         """A model without any environment, from rules, `observation_names` and `action_names`: it predicts, explains, plots,
         saves. `action_low` and `action_high` mean that actions are numbers to set."""
         task, (text, name) = without_env(*names, **bounds), read_text(rules)
-        model = cls.of(*compose([task.name], {"policy.rules": text}, None, None, {}, task, name, True))
+        model = cls.of(*compose([task.name], {"policy.rules": text}, None, None, {}, (task,), name, True))
         model._is_drawn = False
         return model
 
@@ -338,8 +345,7 @@ class ASAP:
         """
         saved = read_saved(Path(path), SaidEnv(env, env_options), best)
         model = cls.of(saved.config, saved.tasks, workers=str(workers))
-        model._unsaid = None if saved.is_own else Path(path)
-        model._index = saved.index(integer_or_none("seed", seed))
+        model._unsaid, model._index = None if saved.is_own else Path(path), saved.index(integer_or_none("seed", seed))
         model._adopt(saved)
         return model
 

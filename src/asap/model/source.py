@@ -15,7 +15,6 @@ from asap.base.files import reported
 from asap.base.spec import Task, TaskSet
 from asap.compose import (
     checked_tasks,
-    given_task,
     refuse_import,
     refuse_unsaid,
     with_budget,
@@ -26,7 +25,7 @@ from asap.config.presets import PRESETS
 from asap.config.schema import Config
 from asap.config.settings import Values, override, shown, with_values
 from asap.config.toml import parse_settings
-from asap.envs.resolve import parse_tasks, resolve
+from asap.envs.resolve import given_tasks, parse_tasks, resolve_all
 from asap.learn.source import NOTHING_TAKEN, TakenOver
 from asap.learn.state import drawn_critic, drawn_policy
 from asap.learn.symmetries import goal_of
@@ -89,7 +88,7 @@ def searching(search: bool) -> Values:
 def settings_for_tasks(
     config: Config,
     tasks: list[str],
-    live: Task | None,
+    live: tuple[Task, ...] | None,
     own: Values,
     options: Values,
     freeze: str | None,
@@ -98,14 +97,16 @@ def settings_for_tasks(
     """Settings of the source for other tasks, `live` of them in this process; a budget that is said is the only one."""
     if freeze not in FROZEN:
         raise UserError("--freeze", "must be skills or partition", freeze, "leave it out to learn both")
-    names, weights = parse_tasks(tasks) if live is None else ((live.name,), (1.0,))
+    names, weights = parse_tasks(tasks)
+    if live is not None:
+        names, weights = tuple(task.name for task in live), (1.0,) * len(live)
     said = {**without_none(options), **overrides, **without_none({"policy.keep": freeze})}
     if names != config.run.tasks and config.env.options is not None and "env.options" not in said:
         print_note(f"env.options: not used, because the environment is another one: {shown(config.env.options)}")
         config = with_values(config, {"env.options": None})
     config = with_budget(config, *(said.get(key) for key in _BUDGET))
     config = override(config, {"run.tasks": names, "run.weights": weights, **own, **said})
-    found = tuple(resolve(name, config.env) for name in names) if live is None else (live,)
+    found = resolve_all(names, config.env) if live is None else live
     return config, checked_tasks(config, found)
 
 
@@ -139,9 +140,9 @@ def transferred(
 ) -> tuple[tuple[Config, TaskSet, ASAPPolicy], TakenOver]:
     """Settings, tasks and policies of a model for an environment, by its name or the thing itself; None: for its own."""
     values, tasks = parse_settings(Config, settings), saved.tasks.tasks
-    names, live = _weighed(saved.config), tasks[0] if len(tasks) == 1 else None
+    names, live = _weighed(saved.config), tasks if len(tasks) == 1 else None
     if env is not None:
-        names, live = given_task(env, values)
+        names, live = given_tasks(env, values)
     own = {**searching(search), "run.source": None}  # The model holds what it starts from.
     config, found = settings_for_tasks(saved.config, names, live, own, {}, freeze, values)
     drawn = stack([drawn_policy(config, found, seed) for seed in seeds_of(config)])

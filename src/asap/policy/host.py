@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from asap.base.episodes import EpisodeId
+from asap.base.spec import Drawn, descriptor_in
+
 BLOCK = 128  # Steps of an episode whose random numbers are drawn at once.
 FEW = 64  # Products of a linear map up to which numbers of Python are faster than NumPy.
 NO_SKILL = -1
@@ -44,7 +47,8 @@ Rows = list[tuple[float, list[float]]]  # Bias and slopes, row by row.
 class Plan(NamedTuple):
     """A policy for a player: what is fixed about it, as JSON has it, and its numbers.
 
-    Among these, `descriptors` (M, Z) has m of every task. Without it there is one task, which has none.
+    Among these, `descriptors` (M, Z) has m of every task. Without it there is one task, which has none. Where episodes
+    draw numbers of m, `drawn` in the fixed part has the fields of `Drawn` for each number of each task.
     """
 
     static: dict[str, Any]
@@ -114,12 +118,20 @@ class Player:
             self.deviations = np.exp(self._arrays["log_std"]) if kind == "gaussian" else np.ones(theta.shape[:2])
         self.termination: float | None = self._static["termination"]
         self._policies: dict[int, TaskPolicy] = {}
+        self._drawn_numbers = [[Drawn(*each) for each in task] for task in self._static.get("drawn", ())]
 
-    def begin(self, generator: np.random.Generator, deterministic: bool, task: int = 0) -> None:
-        """An episode of a task, by its index among the plan's descriptors."""
+    def begin(
+        self, generator: np.random.Generator, deterministic: bool, task: int = 0, episode: EpisodeId | None = None
+    ) -> None:
+        """An episode of a task, by its index among the plan's descriptors; its id draws what varies by the episode."""
         self.generator, self.deterministic = generator, deterministic
         self.previous, self.place = NO_SKILL, BLOCK
-        self._policy = self.policy_of(task)
+        drawn = self._drawn_numbers[task] if episode is not None and self._drawn_numbers else ()
+        if drawn:
+            m = descriptor_in(episode, self._descriptors[task].tolist(), drawn).astype(float)
+            self._policy = self._policy_at(m)
+        else:
+            self._policy = self.policy_of(task)
 
     def choose(self, x: Float[np.ndarray, "O"]) -> Choice:
         """The next choice of the episode."""
@@ -161,12 +173,15 @@ class Player:
     def policy_of(self, task: int) -> TaskPolicy:
         """Threads that come here together all find the same, so it does not matter whose is kept."""
         if task not in self._policies:
-            m, static, arrays = self._descriptors[task], self._static, self._arrays
-            margins = scores_of(self._planes, m, static["psi"], _part(arrays, "psi"))
-            scores = [scores_of(skill, m, static["phi"], _part(arrays, "phi")) for skill in self._theta]
-            few = FewNumbers.of(margins, scores) if self.termination is None else None
-            self._policies[task] = TaskPolicy(margins, scores, few)
+            self._policies[task] = self._policy_at(self._descriptors[task])
         return self._policies[task]
+
+    def _policy_at(self, m: Float[np.ndarray, "Z"]) -> TaskPolicy:
+        static, arrays = self._static, self._arrays
+        margins = scores_of(self._planes, m, static["psi"], _part(arrays, "psi"))
+        scores = [scores_of(skill, m, static["phi"], _part(arrays, "phi")) for skill in self._theta]
+        few = FewNumbers.of(margins, scores) if self.termination is None else None
+        return TaskPolicy(margins, scores, few)
 
     def draws(self, generator: np.random.Generator) -> tuple[Float[np.ndarray, "T K"], Float[np.ndarray, "T A"]]:
         """The next BLOCK steps' random numbers of an episode: sides of the planes, noise of the scores."""

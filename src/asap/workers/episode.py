@@ -20,7 +20,7 @@ def play_episode(
     watch: Callable[[int], None] = nobody_watches,
 ) -> Played:
     """From its reset to its end; CheckedEnv sees to it that there is one. `watch` gets each step before it is played."""
-    player.begin(episode.choices(), deterministic, episode.task)
+    player.begin(episode.choices(), deterministic, episode.task, episode)
     watch(0)
     x = env.reset(episode)
     observations, skills, actions, rewards = [x], [], [], []

@@ -36,6 +36,7 @@ def hire(
 
     def explain(failed: Failed) -> RunError:
         source, limits = sources[failed.episode.task]
+        source = source.of_episode(failed.episode)
         if source.make is not None or not (failed.actions or failed.traceback):
             return failure(failed, source)
         path = folder / f"failed-episode-{failed.episode.number}.json"

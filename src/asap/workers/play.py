@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 import asap
+from asap.base.episodes import EpisodeId
 from asap.base.errors import UserError
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import HostedSource
@@ -28,6 +29,17 @@ class Environments:
         self._sources = sources
         self._made: dict[int, CheckedEnv] = {}
         self._forms: dict[int, VectorForm | None] = {}
+
+    def of_episode(self, episode: EpisodeId, watch: Callable[[int], None] = nobody_watches) -> CheckedEnv:
+        """That of its task; where episodes draw parameters, one with the episode's own, made anew."""
+        source = self._sources[episode.task]
+        if not source.source.named.has_ranges:
+            return self.of_task(episode.task, watch)
+        watch(MAKING)
+        if (before := self._made.pop(episode.task, None)) is not None:
+            before.close()
+        self._made[episode.task] = CheckedEnv(source.source.of_episode(episode), source.limits)
+        return self._made[episode.task]
 
     def of_task(self, task: int, watch: Callable[[int], None] = nobody_watches) -> CheckedEnv:
         if task not in self._made:
@@ -70,7 +82,7 @@ def play_chunk(environments: Environments, work: Work, watch: Callable[[int, int
     for index, episode in enumerate(work.episodes):
         watch_step = partial(watch, index)
         try:
-            env = environments.of_task(episode.task, watch_step)
+            env = environments.of_episode(episode, watch_step)
             played.append(play_episode(env, player, episode, work.deterministic, watch_step))
         except EnvError as error:
             return Finished(work.number, tuple(played), Failed(episode, **error.report()))
