@@ -156,8 +156,8 @@ ROWS = (
     (
         "envs-retries-of-reset",
         "envs/resolve.py",
-        "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.retries)",
-        "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale)",
+        "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, env.retries, env.vector)",
+        "EnvLimits(env.max_steps, env.strict_obs, env.reward_scale, vector=env.vector)",
         "env.retries is ignored where a reset raises.",
         ("test_checked_env.py",),
     ),

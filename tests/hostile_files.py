@@ -140,7 +140,35 @@ def runs(work: Workshop) -> Iterator[Case]:
     placed["spec"] = {**placed["spec"], "place": "rooms"}
     yield Case("a place of ours", ["plot", work.run("placed", {"tasks": [placed]}, **names)], "task: ")
     yield Case("no records but text", ["explain", work.run("text", {"tasks": "x"}, **names)], "tasks: ")
+    yield from parameters(work)
     yield from own_but_changed(work)
+
+
+def parameters(work: Workshop) -> Iterator[Case]:
+    """Numbers that a file sets: of a registered environment's own alone."""
+    for label, words, said in (
+        ("a method", "step=1", "has no number of that name that can be set (got step)"),
+        ("a class", "__class__=1", "must be a plain public name"),
+        ("the generator", "np_random=1", "(got np_random)"),
+        ("a part of a part", "unwrapped.spec.id=1", "must be a plain public name"),
+        ("infinity", "length=1e999", "must be finite"),
+        ("a text", "length=/etc/passwd", "must be NAME=NUMBER"),
+        ("a long name", f"{'a' * 10**5}=1", "a name may have 500 characters"),
+        ("letters that move the cursor", "\x1b[2J=1", "must be a plain public name"),
+    ):
+        name = f"CartPole-v1?{words}"
+        path = work.run(f"sets {label}", run__tasks=[name])
+        yield Case(f"a file that sets {label}", ["eval", path, "--episodes", "1"], said)
+        if len(name) < 100:
+            told = {"tasks": [work.record(name=name)], "tag": None}
+            path = work.run(f"sets {label} in a record", told, run__tasks=[name])
+            yield Case(f"a record that sets {label}", ["eval", path, "--episodes", "1"], "error: ")
+    told = {"tasks": [work.record(name=f"{MODULE}:make?length=1")], "tag": None}
+    path = work.run("sets a number of a module", told, run__tasks=[f"{MODULE}:make?length=1"])
+    yield Case("a number of a module of the folder", ["eval", path], NOT_YOURS)
+    yield Case("another number of it", ["eval", path, "--task", f"{MODULE}:make?length=2"], NOT_YOURS)
+    told = {"tasks": [work.record(own_values={"length": "x"})], "tag": None}
+    yield Case("own numbers that are none", ["eval", work.run("own numbers", told)], "task: ")
 
 
 def own_but_changed(work: Workshop) -> Iterator[Case]:
@@ -198,6 +226,9 @@ def models(work: Workshop) -> Iterator[Case]:
     out = str(work.folder / "out")
     yield Case("a model without a record", ["explain", work.model("bare", **call)], NOT_YOURS, 1)
     named = work.model("named", work.record(name="os:system", options=evil), run__tasks=["os:system"])
+    yield Case(
+        "a model to go on from", ["train", "--from", named, "--steps", "9"], "is not imported: only a file names it"
+    )
     yield Case("a model of a program, explained", ["explain", named], NOT_YOURS, 0)
     yield Case("a model of a program, drawn", ["plot", named, "--out", out], NOT_YOURS, 0)
     yield Case("a model of a program, played", ["eval", named], NOT_YOURS)

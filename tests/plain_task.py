@@ -14,6 +14,7 @@ class Plain:
     name: str = "plain"
     spec: Spec = SPEC
     descriptor: tuple[float, ...] = ()
+    drawn: tuple[()] = ()
     is_scaled: bool = False
     threshold: None = None
     reference: None = None

@@ -83,7 +83,7 @@ def errors(text: str) -> list[str]:
         (["CartPole-v1", "--workers", "many"], 2, ["--workers: must be a number or ray (got many)"]),
         (["CartPole-v1", "--workers", "100000"], 2, ["--workers: must be from 1 to"]),
         (["two-rooms", "--workers", "2"], 2, ["--workers: two-rooms is compiled and needs none (got 2)"]),
-        (["CartPole-v1", "two-rooms"], 2, ["task: a Gymnasium environment is trained alone"]),
+        (["CartPole-v1", "two-rooms"], 2, ["tasks: 'two-rooms' is a compiled task of ours"]),
         (
             ["CartPole-v1", "--learner", "natural", "--features", "network"],
             2,

@@ -211,14 +211,12 @@ CASES = [
     ("task twice", ["train", "two-rooms", "two-rooms"], "task", "twice"),
     ("task weight", ["train", "two-rooms:x"], "task", "two-rooms:x"),
     *(
-        (f"mixture {' '.join(names)}", ["train", *names], "task", "trained alone")
+        (f"mixture {' '.join(names)}", ["train", *names], "tasks", "train them apart")
         for names in (
             ("two-rooms", "CartPole-v1"),
             ("CartPole-v1", "Acrobot-v1"),
             ("two-rooms", "own_envs:walk"),
             ("own_envs:walk", "two-rooms"),
-            ("CartPole-v1:2",),
-            ("own_envs:walk:0.5",),
         )
     ),
     ("a script as a task", ["train", "./my.py"], "env", "my:FUNCTION"),

@@ -20,8 +20,9 @@ from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import CheckedEnv, EnvError
 from asap.envs.gymnasium.make import EnvLimits, EnvSource
 from asap.envs.gymnasium.observations import reading
+from asap.envs.gymnasium.restored import restore
 from asap.envs.gymnasium.spaces import control, num_actions, number_of, recorded, sample
-from asap.envs.gymnasium.task import describe, restore
+from asap.envs.gymnasium.task import describe
 from asap.envs.resolve import resolve
 from asap.workers.failures import Recording, failure
 from asap.workers.work import Failed

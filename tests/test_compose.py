@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import asap.compose
+import asap.envs.resolve
 from asap import ASAP
 from asap.base.errors import UserError
 from asap.compose import compose
@@ -29,7 +29,7 @@ def test_each_task_is_resolved_once(names, monkeypatch):
         original = getattr(module, name)
         monkeypatch.setattr(module, name, lambda task, *more: calls[name].append(task) or original(task, *more))
 
-    counted(asap.compose, "resolve")
+    counted(asap.envs.resolve, "resolve")
     counted(catalog, "find")
     compose(names, {"run.episodes": 3}, "paper")
     assert calls["resolve"] == names

@@ -269,13 +269,12 @@ def test_transfer_starts_from_what_was_learned(tmp_path, capsys, monkeypatch):
     """The planes are as sharp as in the source."""
     source = ASAP("two-rooms", rules=ROOMS, seed=0, settings=SMALL).learn(episodes=60, run=tmp_path / "run")
     from asap.base.arrays import stack
-    from asap.compose import transfer_settings
     from asap.learn.state import drawn_policy
-    from asap.model.files import source_policies
+    from asap.model.source import start_from, transfer_settings
     from asap.model.training import fitting
 
     config, tasks = transfer_settings(str(tmp_path / "run"), ["flipped-two-rooms"], {}, None, False, {})
-    start = fitting(source_policies(config), stack([drawn_policy(config, tasks, 0)]), config)
+    start = fitting(start_from(config, tasks)[0], stack([drawn_policy(config, tasks, 0)]), config)
     np.testing.assert_array_equal(start.partition.alpha_beta, source.policies.partition.alpha_beta)
     out = ["--out", str(tmp_path / "next"), "--episodes", "20", "--set", "run.final_episodes=3"]
     assert asap(["transfer", str(tmp_path / "run"), "flipped-two-rooms", *out], capsys, monkeypatch)[0] == 0

@@ -14,6 +14,7 @@ GOOD = {
     "cartpole": 400.0,
     "correct_your_rules": -8.0,
     "custom_env": -85.0,
+    "family": 400.0,
     "mountain_car": -130.0,
     "pendulum": -400.0,
 }

@@ -5,7 +5,6 @@ Nobody plays: a stand-in writes down what it is asked for and gives back episode
 """
 
 import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from asap.compose import compose
 from asap.config.schema import Config
 from asap.config.toml import parse_settings
 from asap.envs.gymnasium.make import EnvSource
-from asap.envs.gymnasium.task import HostedTask
 from asap.experience.hosted import Hosted, evaluation_of
 from asap.experience.protocol import Counters, EpisodeIds
 from asap.learn.loop import Loop
@@ -196,17 +194,6 @@ def test_the_last_evaluation_is_as_the_settings_say(deterministic, tmp_path, mon
 # ---- Several tasks ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Described(HostedTask):
-    """With a number that tells it from others, as environments of Gymnasium do not have by themselves."""
-
-    weight: float = 0.0
-
-    @property
-    def descriptor(self) -> tuple[float, ...]:
-        return (self.weight,)
-
-
 def two_tasks(*settings: str) -> tuple[Config, TaskSet]:
     """CartPole with its own episodes and with such that end after seven steps, which are played three times as
     often."""
@@ -214,14 +201,10 @@ def two_tasks(*settings: str) -> tuple[Config, TaskSet]:
     task = plain.tasks[0]
     whole, short = ({}, {"max_episode_steps": 7})
     tasks = tuple(
-        Described(**{**_fields(task), "name": name, "source": EnvSource("CartPole-v1", options)}, weight=weight)
+        dataclasses.replace(task, name=name, source=EnvSource("CartPole-v1", options), descriptor=(weight,))
         for name, options, weight in (("whole", whole, 0.25), ("short", short, -0.5))
     )
     return config, TaskSet(tasks, (1.0, 3.0))
-
-
-def _fields(task: HostedTask) -> dict:
-    return {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
 
 
 def test_the_task_of_an_episode_is_drawn_by_its_id_alone():

@@ -54,6 +54,7 @@ class Task:
     settings: tuple = ()
     play_settings: tuple = ()
     descriptor: tuple = ()
+    drawn: tuple = ()
     is_scaled: bool = True
     threshold: float | None = None
     reference: None = None

@@ -33,7 +33,7 @@ FORBIDDEN = {
 # Rooms that may import these alone.
 ONLY = {
     "data": ("base",),
-    "workers": ("base", "policy.host", "envs.gymnasium"),
+    "workers": ("base", "policy.host", "policy.lanes", "envs.gymnasium"),
     "runs": ("base", "config"),
 }
 SHOWING = {"explain", "explanation", "plot", "changes", "plot_changes"}  # Functions of model that may import show.
@@ -45,7 +45,14 @@ SHORT = {
 }
 KINDS = {"CompiledTask", "HostedTask"}
 MAY_ASK_FOR_KINDS = ("asap.envs", "asap.experience.choose")
-WITHOUT_JAX = ("asap.workers", "asap.policy.host", "asap.base.spec", "asap.base.episodes", "asap.envs.gymnasium")
+WITHOUT_JAX = (
+    "asap.workers",
+    "asap.policy.host",
+    "asap.policy.lanes",
+    "asap.base.spec",
+    "asap.base.episodes",
+    "asap.envs.gymnasium",
+)
 WITH_JAX = ("asap.envs.gymnasium.exported",)  # Our compiled tasks, for Gymnasium.
 NEEDS_JAX = {"jax", "jaxlib", "equinox", "optax"}
 

@@ -162,7 +162,7 @@ def test_sharp_rules_that_are_frozen_stay_sharp():
 
 def test_frozen_parts_of_another_run_are_those_of_that_run(tmp_path):
     """Not those of the rules that it was learned from."""
-    from asap.compose import transfer_settings
+    from asap.model.source import transfer_settings
 
     rules = ROOMS.replace(" [keep]", "")
     source = ASAP("two-rooms", rules=rules, seed=3, settings=SMALL)

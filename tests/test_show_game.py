@@ -171,7 +171,7 @@ def test_the_players_are_in_the_legend(num_players, names):
 
 def test_plot_writes_the_film_next_to_the_map(played, tmp_path, monkeypatch, capsys):
     ASAP.of(*compose([R1.name], {}), stack([POLICY])).save(tmp_path / "disc.asap")
-    monkeypatch.setattr("asap.model.model.EPISODES_TO_READ", 4)
+    monkeypatch.setattr("asap.model.reading.EPISODES_TO_READ", 4)
     plot(str(tmp_path / "disc.asap"), json_=True)
     pictures = json.loads(capsys.readouterr().out)["pictures"]
     assert pictures == {"partition": str(tmp_path / "partition.png"), "game": str(tmp_path / "game.gif")}

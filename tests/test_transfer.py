@@ -17,7 +17,8 @@ from asap.config.toml import parse_settings
 from asap.envs import catalog
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress, ignore_progress
-from asap.learn.search import Trials, search_symmetries
+from asap.learn.search import Trials
+from asap.learn.symmetries import search_symmetries
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import flip, sign_patterns
 from asap.runs.directory import Run
@@ -60,7 +61,7 @@ def walker(task: str) -> ASAPPolicy:
 def test_the_search_finds_the_signs_and_counts_its_episodes(task, expected, tmp_path):
     policy = walker(task)
     config, tasks = compose([task], {"run.search_episodes": 3})
-    found = search_symmetries(config, choose(config, tasks, "0", tmp_path, pytest.fail), 0, policy)
+    found, _ = search_symmetries(config, choose(config, tasks, "0", tmp_path, pytest.fail), 0, policy)
     np.testing.assert_array_equal(found.policy.partition.beta, expected * policy.partition.beta)
     totals = found.totals
     assert totals.episodes.tolist() == [6]
@@ -121,7 +122,11 @@ def test_the_search_is_paid_from_the_budget(source, tmp_path, capsys, monkeypatc
     ]
     code, printed, err = asap(arguments, capsys, monkeypatch)
     assert code == 0, err
-    assert json.loads(printed)["start"]["episodes"] == [4, 4]  # Two patterns, two episodes each.
+    report = json.loads(printed)
+    # A fifth of six episodes is spent after two images with an episode each.
+    assert report["start"]["episodes"] == [2, 2]
+    assert [(one["seed"], one["tried"], one["episodes"]) for one in report["symmetries"]] == [(0, 2, 2), (1, 2, 2)]
+    assert err.count("note: seed ") == 2 and "of 2 images tried in 2 episodes: " in err
 
 
 def test_an_environment_that_does_not_tell_success(capsys, monkeypatch, tmp_path):
@@ -183,7 +188,7 @@ def test_the_search_weighs_the_tasks(weights, expected):
     names = [f"{name}:{weight}" for name, weight in zip(("two-rooms", "flipped-two-rooms"), weights)]
     config, tasks = compose(names, {"run.search_episodes": 3})
     policy = walker("two-rooms")
-    found = search_symmetries(config, Paying(tasks, np.sign(policy.partition.beta[0, 0])), 0, policy)
+    found, _ = search_symmetries(config, Paying(tasks, np.sign(policy.partition.beta[0, 0])), 0, policy)
     np.testing.assert_array_equal(found.policy.partition.beta, expected * policy.partition.beta)
 
 
@@ -271,6 +276,6 @@ def test_symmetries_are_searched_for_in_environments_too(hosted_source, tmp_path
     config, tasks = compose(["CartPole-v1"], {"run.search_episodes": 4}, overrides=parse_settings(Config, HOSTED))
     experience = choose(config, tasks, "0", tmp_path, pytest.fail)
     for turned in (1.0, -1.0):
-        found = search_symmetries(config, experience, 0, flip(model.policy, np.float32([turned])))
+        found, _ = search_symmetries(config, experience, 0, flip(model.policy, np.float32([turned])))
         np.testing.assert_array_equal(found.policy.partition.beta, model.policy.partition.beta)
         assert found.totals.episodes.tolist() == [8] and found.moments.count == found.totals.steps.sum() > 8 * 8

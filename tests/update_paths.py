@@ -207,7 +207,10 @@ def task_set(episodes: Sequence[Episode]) -> TaskSet:
     """A set with as many tasks as the episodes have; nothing of it is played."""
     described = {episode.task: episode.descriptor for episode in episodes}
     spec = SimpleNamespace(discount=0.5, observation_names=("x",), horizon=4)
-    tasks = [SimpleNamespace(spec=spec, descriptor=described.get(n, ())) for n in range(1 + max(described, default=0))]
+    tasks = [
+        SimpleNamespace(spec=spec, descriptor=described.get(n, ()), drawn=())
+        for n in range(1 + max(described, default=0))
+    ]
     return TaskSet(tuple(tasks), (1.0,) * len(tasks))
 
 

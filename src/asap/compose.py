@@ -13,9 +13,9 @@ from asap.config.settings import NO_VALUES, Values, override, shown, values_of, 
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
-from asap.envs.jax_native.interface import JaxSource, require_stepping
-from asap.envs.recorded import SaidEnv, is_own_file, task_records, tasks_in_file
-from asap.envs.resolve import is_ours, live_task, notes_on, options_of, parse_tasks, resolve, task_set
+from asap.envs.gymnasium.parameters import split_weight
+from asap.envs.recorded import SaidEnv, task_records, tasks_in_file
+from asap.envs.resolve import is_ours, notes_on, options_of, parse_tasks, resolve, resolve_all, task_set
 from asap.policy.build import build_psi, require_memory, require_sensible
 from asap.runs.directory import Run, print_note
 
@@ -26,13 +26,13 @@ def compose(
     preset: str | None = None,
     file: str | None = None,
     overrides: Values = NO_VALUES,
-    task: Task | None = None,
+    given: tuple[Task, ...] | None = None,
     rules_name: str = "rules",
     free_features: bool = False,
 ) -> tuple[Config, TaskSet]:
     """The task's own settings, then preset, file, options (None: not said) and --set: the later wins.
 
-    `task` is given where it lives in this process and no name would lead to it. Features that are free follow from rules.
+    Tasks are `given` where one lives in this process and no name would lead to it. Features that are free follow from rules.
     """
     if preset is not None and preset not in PRESETS:
         raise UserError("--preset", "unknown preset", preset, f"choose from {', '.join(PRESETS)}")
@@ -50,19 +50,19 @@ def compose(
         in_call |= _without_names(file, settled, in_call, names, bool(named))
         settled = layered({})
     if settled.offline.data is not None:
-        config, task = _from_data(layered, settled, names, task)
+        config, task = _from_data(layered, settled, names, given[0] if given else None)
         found, names, weights = (task,), (task.name,), (1.0,)
     else:
-        found = tuple(resolve(name, settled.env) for name in names) if task is None else (task,)
+        found = resolve_all(names, settled.env) if given is None else given
         own = {**found[0].settings, **found[0].play_settings} if found else {}
         config = layered(own)
         if config.searches:  # What a search improves is deterministic play.
             config = layered({**own, "run.deterministic": True})
         if (learner := config.learn.learner) in OFFLINE_LEARNERS:
             raise UserError("learn.learner", "learns from logged data", learner, "give them by --offline FILE")
-        if not named or (config.run.weights and not any(":" in text for text in tasks)):
+        if not named or (config.run.weights and not any(split_weight(text)[1] for text in tasks)):
             weights = config.run.weights
-    if config.policy.rules:
+    if config.policy.rules and found:
         from asap.policy.rules.given import Asked, settings_of_rules
 
         asked = Asked(*(in_call.get(f"policy.{name}") for name in ("hyperplanes", "skills", "basis")))
@@ -105,7 +105,7 @@ def _without_names(file: str, settled: Config, in_call: Values, names: tuple[str
     """
     if not are_named and not in_call.get("run.tasks"):
         for name in names:
-            _refuse_import("run.tasks", "is not imported: only a file names it", name, "--config FILE")
+            refuse_import("run.tasks", "is not imported: only a file names it", name, "--config FILE")
     refuse_unsaid(settled, file, in_call)
     options = options_of(settled.env)
     used = harmless(options) if names and is_registered(names[0]) else {}
@@ -116,7 +116,7 @@ def _without_names(file: str, settled: Config, in_call: Values, names: tuple[str
     return {"env.options": json.dumps(used)}
 
 
-def _refuse_import(field: str, what: str, name: str, option: str) -> None:
+def refuse_import(field: str, what: str, name: str, option: str) -> None:
     """A module that only a file names is not imported."""
     if not is_ours(name) and not is_registered(name):
         cure = f"if you trust it, say so: asap train {ascii(name)[1:-1][:80]} {option}"
@@ -146,7 +146,7 @@ def _from_data(layered: Any, settled: Config, names: tuple[str, ...], task: Task
     refuse_contradictions(settled, names)
     name = task_of_data(settled.offline.data, names[0] if names else None)
     if not names:
-        _refuse_import("offline.data", "its task is not imported: only the file names it", name, "--offline FILE")
+        refuse_import("offline.data", "its task is not imported: only the file names it", name, "--offline FILE")
     task = resolve(name, settled.env) if task is None else task
     if task.spec.continuous:
         what = "logged data are learned for Discrete actions"
@@ -165,11 +165,11 @@ class FromFile(NamedTuple):
 def read_run(run: Run, said: SaidEnv = SaidEnv()) -> FromFile:
     """What a run was made with; an environment that is named in this call takes the place of the recorded one."""
     config = complete(read_toml(Config, run.path / "config.toml"))
-    config, tasks, is_own = tasks_in_file(run.path, config, _recorded_in(run), said, print_note)
+    config, tasks, is_own = tasks_in_file(run.path, config, recorded_in(run), said, print_note)
     return FromFile(config, checked_tasks(config, tasks), is_own)
 
 
-def _recorded_in(run: Run) -> dict[str, Any]:
+def recorded_in(run: Run) -> dict[str, Any]:
     text = run.tasks_text()
     return {} if text is None else parsed(text.encode()) or {}
 
@@ -193,24 +193,6 @@ def refuse_unsaid(config: Config, path: str | os.PathLike, in_call: Values = NO_
         if value is not None and in_call.get(field) is None:
             what = f"is not opened: only {ascii(os.fspath(path))} names it, and nothing shows that you made that file"
             raise UserError(field, what, ascii(value)[:120], cure)
-
-
-def given_task(env: Any, settings: Values, params: Any = None) -> tuple[list[str], Task | None]:
-    """What a user's program names or gives: names for `compose`, or a task that lives in this process. `params` are those
-    of a JAX environment."""
-    if params is not None:
-        if JaxSource.of((env, params)) is None:
-            what = "are for a JAX environment with reset_env and step_env"
-            raise UserError("params", what, repr(env)[:80], "set options of others by settings: env.options")
-        env = env, params
-    require_stepping(env, type(env).__name__)
-    if isinstance(env, list | tuple) and JaxSource.of(env) is None:
-        if not all(isinstance(name, str) for name in env):
-            choices = f"choose from {', '.join(catalog.NAMES)}"
-            raise UserError("task", "must be a name or a list of names", repr(env)[:80], choices)
-        return list(env), None
-    task = live_task(env, settings)
-    return [env if task is None else task.name], task
 
 
 def saved_settings(text: str, recorded: dict[str, Any], said: SaidEnv, path: str | os.PathLike) -> FromFile:
@@ -248,7 +230,8 @@ def checked_tasks(config: Config, tasks: tuple[Task, ...]) -> TaskSet:
     if "network" in (policy.basis, policy.skills):
         _require_networks(config)
     if policy.task_features not in ("auto", "none") and not first.descriptor:
-        raise UserError("policy.task_features", "there is one task", policy.task_features, "leave it out")
+        what = "there is one task, or nothing by which tasks differ"
+        raise UserError("policy.task_features", what, policy.task_features, "leave it out")
     build_psi(policy, tasks)
     require_memory(config, tasks)
     for note in notes_on(tasks):
@@ -297,37 +280,3 @@ def with_budget(
 
 def same_but_for_budget(first: Config, second: Config) -> bool:
     return with_budget(first, 1, 1) == with_budget(second, 1, 1)
-
-
-FROZEN = (None, "skills", "partition")
-# Per sign pattern and task: enough to tell a partition that leads to the goal from one that does not.
-SEARCH_EPISODES = 2
-# A policy that nearly fits needs few corrections, and small batches make them soonest (measured on flipped 2R).
-TRANSFER_LANES = 2
-
-
-def transfer_settings(
-    source: str, tasks: list[str], options: Values, freeze: str | None, search: bool, overrides: Values
-) -> tuple[Config, TaskSet]:
-    """The source's settings, for other tasks."""
-    if freeze not in FROZEN:
-        raise UserError("--freeze", "must be skills or partition", freeze, "leave it out to learn both")
-    run = Run.open(source)
-    if run.latest() is None:
-        raise UserError("run", "has learned nothing yet", source, "let `asap train` save a checkpoint first")
-    config = complete(read_toml(Config, run.path / "config.toml"))
-    if not is_own_file(_recorded_in(run), config):
-        config = _for_other_tasks(config, overrides, run.path)
-    names, weights = parse_tasks(tasks)
-    own = {"run.tasks": names, "run.weights": weights, "run.source": os.fspath(run.path)}
-    own |= {"run.search_episodes": SEARCH_EPISODES if search else 0, "learn.lanes": TRANSFER_LANES}
-    config = override(config, {**own, **without_none(options), **overrides, **without_none({"policy.keep": freeze})})
-    return config, checked_tasks(config, tuple(resolve(name, config.env) for name in config.run.tasks))
-
-
-def _for_other_tasks(config: Config, in_call: Values, path: os.PathLike) -> Config:
-    """Of a stranger's run, its settings without what they name."""
-    refuse_unsaid(without_source(config), path, in_call)
-    if config.env.options is not None:
-        print_note(f"env.options: not used, because {path} may be a stranger's: {shown(config.env.options)}")
-    return with_values(config, {"env.options": None})

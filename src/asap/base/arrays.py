@@ -177,6 +177,13 @@ def stack(trees: list) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
+def members(tree: Any, count: int) -> list:
+    """All trees that were stacked; walking through a tree of modules takes longer than an index, so it is done once."""
+    leaves, structure = jax.tree.flatten(tree)
+    leaves = [*map(np.asarray, leaves)]
+    return [structure.unflatten([leaf[index] for leaf in leaves]) for index in range(count)]
+
+
 def member(tree: Any, index: int) -> Any:
     """One of the trees that were stacked; on the host, where an index of JAX would be one more program to compile."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)

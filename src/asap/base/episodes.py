@@ -15,7 +15,7 @@ MOST_INTEGER = 2**63 - 1  # In settings and their files.
 MOST_EPISODES = 10_000_000  # To ask for at once: what they came to is kept in memory.
 # What an episode is played for; numbers count anew in each stream.
 TRAINING, SEARCH, EVALUATION, CHECK, COLLECTION, RANDOM, PAIRS, PICK = STREAMS = range(8)
-_RESET, _CHOICES, _DRAWN = range(3)
+_RESET, _CHOICES, _DRAWN, _VARIED = range(4)
 
 
 def require_episodes(field: str, count: object) -> int:
@@ -68,13 +68,19 @@ class EpisodeId(NamedTuple):
         """A number in [0, 1) that decides what is drawn with the episode: its task, where there are several."""
         return float(np.random.Generator(np.random.Philox(self._words(_DRAWN))).random())
 
+    def drawn(self, name: str) -> float:
+        """A number in [0, 1) that decides a parameter of this name, where each episode draws its own; the same on all tasks."""
+        words = self._words(_VARIED, *name.encode())
+        return float(np.random.Generator(np.random.Philox(words)).random())
+
     def choices(self) -> np.random.Generator:
         """What the policy's draws are made with."""
         return np.random.Generator(np.random.Philox(self._words(_CHOICES)))
 
-    def _words(self, purpose: int) -> np.random.SeedSequence:
+    def _words(self, purpose: int, *more: int) -> np.random.SeedSequence:
         # Two words for the seed, always: NumPy would take the ids for its upper half otherwise.
-        return np.random.SeedSequence([self.seed >> 32, self.seed & 0xFFFFFFFF, self.stream, self.number, purpose])
+        seed = self.seed >> 32, self.seed & 0xFFFFFFFF
+        return np.random.SeedSequence([*seed, self.stream, self.number, purpose, *more])
 
 
 class Played(NamedTuple):

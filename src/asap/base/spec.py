@@ -1,12 +1,25 @@
 """What is fixed about a task, for all who learn it, play it or show it. Nothing here imports JAX."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+
+from asap.base.episodes import EpisodeId
+
+
+def base_of(name: str) -> str:
+    """The name of a task without its parameters."""
+    return name.partition("?")[0]
+
+
+def short_name(names: Sequence[str]) -> str:
+    """Of a run, for its folder and its lines: parameters of many tasks would fill a screen."""
+    bases = dict.fromkeys(map(base_of, names))
+    return "+".join(names) if bases == dict.fromkeys(names) else f"{'+'.join(bases)}-varied"
 
 
 class Unit(NamedTuple):
@@ -64,6 +77,29 @@ class Reference:
         return self.misspecified + 0.95 * (self.approx_optimal - self.misspecified)
 
 
+class Drawn(NamedTuple):
+    """A number of m that each episode draws anew: by which name, and how far from its middle; 0 where it is fixed."""
+
+    name: str
+    spread: float
+
+    def offset(self, episode: EpisodeId) -> float:
+        return self.spread * (2 * episode.drawn(self.name) - 1) if self.spread else 0.0
+
+
+def descriptor_in(episode: EpisodeId, middle: Sequence[float], drawn: Sequence[Drawn]) -> Float[np.ndarray, "Z"]:
+    """m of an episode of a task."""
+    return np.asarray([m + one.offset(episode) for m, one in zip(middle, drawn)], np.float32)
+
+
+def points_of(task: "Task") -> tuple[tuple[float, ...], ...]:
+    """m of a task; where episodes draw numbers of it, the lowest, the middle and the highest."""
+    if not task.drawn:
+        return (task.descriptor,)
+    pairs = list(zip(task.descriptor, task.drawn, strict=True))
+    return tuple(tuple(m + side * one.spread for m, one in pairs) for side in (-1, 0, 1))
+
+
 @runtime_checkable
 class Task(Protocol):
     """One task: what its policy is built from and its results are read against, whoever plays it."""
@@ -76,6 +112,11 @@ class Task(Protocol):
     @property
     def descriptor(self) -> tuple[float, ...]:
         """m: the numbers that tell this task from others of its family."""
+        ...
+
+    @property
+    def drawn(self) -> tuple[Drawn, ...]:
+        """What of m each episode draws anew, number by number; empty where nothing is. `descriptor` has the middle."""
         ...
 
     @property
@@ -175,6 +216,21 @@ class TaskSet:
     @property
     def descriptors(self) -> Float[np.ndarray, "M Z"]:
         return np.asarray([task.descriptor for task in self.tasks], np.float32).reshape(self.size, -1)
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether episodes draw numbers of m."""
+        return any(task.drawn for task in self.tasks)
+
+    @property
+    def is_part_of_family(self) -> bool:
+        """One task alone, with the numbers by which it differs from others that are not here."""
+        task = self.tasks[0]
+        return self.size == 1 and bool(task.descriptor) and not task.drawn and task.record() is not None
+
+    def descriptor_of(self, episode: EpisodeId) -> Float[np.ndarray, "Z"]:
+        task = self.tasks[episode.task]
+        return descriptor_in(episode, task.descriptor, task.drawn) if task.drawn else self.descriptors[episode.task]
 
     @property
     def is_scaled(self) -> bool:

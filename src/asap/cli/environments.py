@@ -101,10 +101,14 @@ def check_env(
     from asap.base.episodes import require_episodes, require_seed
     from asap.envs.gymnasium import determinism
     from asap.envs.gymnasium.checked_env import CheckedEnv
-    from asap.envs.gymnasium.make import EnvLimits, EnvSource
+    from asap.envs.gymnasium.difference import difference
+    from asap.envs.gymnasium.limits import EnvLimits
+    from asap.envs.gymnasium.make import EnvSource, HostedSource
     from asap.envs.gymnasium.task import describe
+    from asap.envs.resolve import canonical
+    from asap.workers.vector_check import why_not
 
-    source, limits = EnvSource(name, options), limits or EnvLimits()
+    source, limits = EnvSource(canonical(name), options), limits or EnvLimits()
     if replay is not None:
         return _replay(source, replay, as_json)
     require_episodes("--episodes", episodes)
@@ -118,6 +122,9 @@ def check_env(
     report = {"env": name, "options": options, "observations": observations, "actions": list(spec.action_names)}
     report |= {"continuous": spec.continuous, "action_space": str(task.action_space), "horizon": spec.horizon}
     report |= {"reward_threshold": task.threshold, "episodes": episodes, **played, "warnings": [*task.notes, *notes]}
+    report["vector_form"] = None if not source.has_vector_form() else why_not(HostedSource(source, limits)) or "used"
+    varied = difference(source, limits, seed) if source.named.parameters else None
+    report["difference"] = None if varied is None else {"step": varied.step, "words": varied.in_words}
     report["not_deterministic"] = determinism.check(lambda: CheckedEnv(source, limits), seeds[:TWICE])
     tell(as_json, report, _check_in_words(report))
 
@@ -216,9 +223,21 @@ def _check_in_words(report: dict[str, Any]) -> str:
         f"  {report['episodes']} episodes at random: {_range(report['lengths'])} steps, return {_range(report['returns'])}, "
         f"{report['terminated']} ended by themselves{success}; {report['steps_per_second']:,.0f} steps/s",
         *(f"  warning: {warning}" for warning in report["warnings"]),
+        *_difference_in_words(report["difference"]),
         f"  deterministic: {'yes' if report['not_deterministic'] is None else 'no: ' + report['not_deterministic']}",
     ]
+    if report["vector_form"] is not None:
+        is_used = report["vector_form"] == "used"
+        lines.append(
+            f"  vector form: {'used, its bits are the same' if is_used else 'not used: ' + report['vector_form']}"
+        )
     return "\n".join(lines)
+
+
+def _difference_in_words(difference: dict[str, Any] | None) -> list[str]:
+    if difference is None:
+        return []
+    return [f"  {'warning' if difference['step'] is None else 'parameters'}: {difference['words']}"]
 
 
 def _table(observations: list[dict[str, Any]]) -> list[str]:
@@ -240,7 +259,7 @@ def _finite(bound: float) -> float | None:
 
 
 CONTROLLER = "Who plays: random, or one of the task's own, such as doors (see `asap tasks TASK`)."
-IN_FILES = str.maketrans("/:", "--")  # Names of environments have what names of files should not.
+IN_FILES = str.maketrans("/:?&", "----")  # Names of environments have what names of files should not.
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asap.base.errors import Interrupted, UserError, to_stderr
+from asap.base.spec import short_name
 from asap.cli.app import (
     Debug,
     Env,
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
     from asap.runs.signals import StopRequest
 
 
-_TASKS = "A task of `asap tasks`, or several for a joint run (NAME:WEIGHT); or an environment: a Gymnasium id, or an importable module:function."
+_TASKS = (
+    "A task of `asap tasks`, or an environment: a Gymnasium id, or an importable module:function; several for a joint run "
+    "(NAME:WEIGHT). Numbers may be set: 'CartPole-v1?length=0.3'."
+)
+_VARY = (
+    "A number of the environment. NAME=A,B,C trains on a task of each value, several lists on their product; NAME=LOW..HIGH "
+    "draws a value for each episode."
+)
 _OFFLINE = "Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
 _TENSORBOARD = "Write curves for TensorBoard, with the names of stable-baselines3."
 _RULES = (
@@ -46,12 +54,17 @@ _WORKERS = (
 )
 _DETERMINISM = "Environment: check that a seed repeats its episode, at the start and during the run."
 _RESUME = "Resume a run that was stopped, or train it longer by a larger --steps or --episodes."
-_SYMMETRIES = "First try all sign patterns of the hyperplanes, and start from the best."
+_SYMMETRIES = (
+    "First try images of the policy: planes turned, skills or actions swapped, observations or actions with the other sign. "
+    "The best one learns on."
+)
+_FROM = "Go on from a run, a saved model or a file of rules, with a new budget or other settings; TASK may be left out."
 
 
 @app.command()
 def train(
     tasks: Annotated[list[str] | None, typer.Argument(metavar="TASK...", help=_TASKS)] = None,
+    vary: Annotated[list[str] | None, typer.Option("--vary", metavar="NAME=VALUES", help=_VARY)] = None,
     seed: Annotated[int | None, typer.Option(help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds trained side by side.")] = None,
     episodes: Annotated[
@@ -94,6 +107,7 @@ def train(
     on_no_workers: Annotated[str | None, typer.Option(help="When no worker is left alive: wait or fail.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-NNN.")] = None,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help=_RESUME)] = None,
+    from_: Annotated[str | None, typer.Option("--from", metavar="RUN|FILE", help=_FROM)] = None,
     env: Env = None,
     env_options: EnvOptions = None,
     json_: Json = False,
@@ -109,6 +123,7 @@ def train(
     from asap.workers.hire import parse_workers
 
     parse_workers(workers)
+    rules, from_ = _as_rules(rules, from_)
     options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes, "run.steps": steps}
     options |= {"policy.hyperplanes": hyperplanes, "policy.skills": skills, **feature_settings(features)}
     options |= {"policy.rules": None if rules is None else _text_of(rules), "policy.keep": freeze}
@@ -118,33 +133,57 @@ def train(
     options |= {"env.reward_scale": reward_scale, "env.strict_obs": strict_obs or None}
     options |= {"env.check_determinism": check_determinism or None, "env.on_no_workers": on_no_workers}
     if resume is not None:
-        given = {"TASK": tasks or None, "--set": set_ or None, "--preset": preset, "--config": config, "--out": out}
+        given = {"TASK": tasks or None, "--vary": vary or None, "--set": set_ or None, "--preset": preset}
+        given |= {"--config": config, "--out": out, "--from": from_}
         _refuse_settings({**given, **options})
         run, settings, found = _resumed_run(resume, episodes, steps, offline, env, env_options)
     else:
         if env is not None:
             raise UserError("--env", "is for --resume", env, "name the environment in place of TASK")
         values = parse_settings(Config, set_ or [])
-        settings, found = compose(tasks or [], options, preset, config, values, rules_name=rules or "rules")
-        run = create_run(settings, found, out, "+".join(settings.run.tasks))
+        tasks = _varied(tasks or [], vary or [])
+        if from_ is None:
+            settings, found = compose(tasks, options, preset, config, values, rules_name=rules or "rules")
+        else:
+            from asap.model.source import from_settings
+
+            settings, found = from_settings(from_, tasks, options, preset, config, values)
+        run = create_run(settings, found, out, short_name(settings.run.tasks))
     result, stop = _train_to_end(run, settings, found, workers, tensorboard, wandb)
     report = result.summary(str(run.path))
     tell(json_, report, _in_words(report))
     _leave_if_stopped(run, stop)
 
 
+def _as_rules(rules: str | None, source: str | None) -> tuple[str | None, str | None]:
+    """Rules to go on from are rules to start from."""
+    if source is None:
+        return rules, source
+    if rules is not None:
+        raise UserError("--from", "there are --rules too", source, "leave out one of them")
+    from asap.model.source import is_text
+
+    return (source, None) if is_text(source) else (None, source)
+
+
 @app.command()
 def transfer(
-    source: Annotated[str, typer.Argument(metavar="RUN", help="Run directory to start from.")],
-    tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="The task to learn now, or several.")],
+    source: Annotated[str, typer.Argument(metavar="RUN", help="Run directory or saved model to start from.")],
+    tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="What to learn now: as in `asap train`.")],
     freeze: Annotated[str | None, typer.Option(metavar="PART", help=_FREEZE)] = None,
     search_symmetries: Annotated[bool, typer.Option("--search-symmetries", help=_SYMMETRIES)] = False,
     seed: Annotated[int | None, typer.Option(help="First seed; default: as in the source.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds; default: one for each of the source's.")] = None,
-    episodes: Annotated[int | None, typer.Option(help="Budget of each seed; default: as in the source.")] = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="Budget of each seed, in completed episodes; default: as in the source.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Budget of each seed, in steps of the environment; default: as in the source.")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting of learn. or run.")
     ] = None,
+    workers: Annotated[str, typer.Option(help=_WORKERS)] = "0",
     env_options: EnvOptions = None,
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-from-SOURCE-NNN.")
@@ -154,26 +193,47 @@ def transfer(
 ) -> None:
     """Learn a task from what was learned on another: each seed starts from the policy of a seed of RUN.
 
-    The result is a run like any other: resume it with `asap train --resume`.
+    The scaling of observations goes along. The observations and actions must be as many. The result is a run like any other: resume it with `asap train --resume`.
     """
-    from asap.compose import transfer_settings
     from asap.config.schema import Config
     from asap.config.toml import parse_settings
+    from asap.model.source import transfer_settings
+    from asap.workers.hire import parse_workers
 
-    options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes, "env.options": env_options}
+    parse_workers(workers)
+    options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes, "run.steps": steps}
+    options |= {"env.options": env_options}
     said = parse_settings(Config, set_ or [])
     settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, said)
-    run = create_run(settings, found, out, stem=f"{'+'.join(settings.run.tasks)}-from-{Path(source).resolve().name}")
-    result, stop = _train_to_end(run, settings, found)
+    run = create_run(settings, found, out, stem=f"{short_name(settings.run.tasks)}-from-{Path(source).resolve().stem}")
+    result, stop = _train_to_end(run, settings, found, workers)
     curve, success = result.curve, float(result.curve.success[0].mean())
     is_known = success == success  # NaN where the environment does not tell, and JSON has none.
     start = {"episodes": curve.episodes[0].tolist(), "return": curve.returns[0].tolist()}
     start["success"] = curve.success[0].tolist() if is_known else None
     report = {**result.summary(str(run.path)), "source": settings.run.source, "start": start}
+    report["symmetries"] = _symmetries(run)
     before = f"before learning   return {number(curve.returns[0].mean())}"
     before += f", success {100 * success:.1f} %" if is_known else ""
     tell(json_, report, f"{before}{' (means over seeds)' if settings.run.seeds > 1 else ''}\n{_in_words(report)}")
     _leave_if_stopped(run, stop)
+
+
+def _symmetries(run: "Run") -> list[dict]:
+    """What the search for images has found, of each seed; a run that was begun twice has told it twice."""
+    found = {event["seed"]: event for event in run.events() if event.get("kind") == "symmetries"}
+    return [{key: value for key, value in event.items() if key != "kind"} for event in found.values()]
+
+
+def _varied(tasks: list[str], vary: list[str]) -> list[str]:
+    """The tasks with the numbers of `--vary`."""
+    if not vary:
+        return tasks
+    from asap.envs.gymnasium.parameters import varied
+
+    if not tasks:
+        raise UserError("--vary", "needs the environment that it varies", " ".join(vary), "name it as TASK")
+    return varied(tasks, vary)
 
 
 def _text_of(path: str) -> str:
@@ -190,7 +250,7 @@ def create_run(config: "Config", tasks: "TaskSet", out: str | None, stem: str) -
 
     source = config.run.source
     if source is not None and not os.path.exists(source):
-        raise UserError("run.source", "no such run", source, "give the directory of a run")
+        raise UserError("run.source", "no such run", source, "give a run or a saved model")
     texts = to_toml(config), tasks_text(config, tasks)
     if out is not None:
         return Run.create_or_continue(require_named(out), *texts)
@@ -250,14 +310,14 @@ def _train_to_end(
         from asap.runs.checkpoints import generations
         from asap.runs.loggers import loggers
 
-        given = None
+        start = {}
         if config.run.source is not None and not generations(run.checkpoints):  # A resumed run needs it no more.
-            from asap.model.files import source_policies
+            from asap.model.source import start_from
 
-            given = source_policies(config)
+            start = dict(zip(("given", "source"), start_from(config, tasks)))
         try:
             with loggers(config, tensorboard, wandb, progress_bar=True) as (callbacks, phase):
-                return train_run(run, config, tasks, stop, callbacks, workers, given, phase=phase)[1], stop
+                return train_run(run, config, tasks, stop, callbacks, workers, phase=phase, **start)[1], stop
         except Interrupted:
             to_stderr(f"note: stopped before the first update; start again with: {_resuming(run)}")
             raise
@@ -280,6 +340,9 @@ def _in_words(report: dict) -> str:
         other = other_in_words(report["verdict"], returns["deterministic"])
         rows += [("return", first), *(("", line) for line in each)]
         rows += [] if other is None else [("in training", other)]
+    each = (report["per_task"] or {}).items()
+    for name, one in each if len(each) > 1 else ():
+        rows.append(("", f"{name}: {', '.join(map(number, one['return']))}"))
     if reference is not None:
         rows.append(("references", references_in_words(reference)))
     if report["success"] is not None:

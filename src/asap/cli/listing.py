@@ -55,7 +55,7 @@ def _found(name: str) -> "CompiledTask":
     from asap.envs.resolve import is_ours
 
     own = {gymnasium_id: own for own, gymnasium_id in IDS.items()}.get(name, name)
-    if not is_ours(own):
+    if not is_ours(own) or "?" in own:
         raise UserError("task", "is not a built-in task", repr(name), f"for an environment: asap check {name}")
     return catalog.find(own)
 

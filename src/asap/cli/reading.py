@@ -15,7 +15,6 @@ from asap.cli.app import (
     in_words,
     make_folder,
     other_in_words,
-    require_writable_place,
     tell,
 )
 
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from asap.model.model import ASAP
 
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="Run directory, as printed by `asap train`.")]
-OfTheTasks = Annotated[str | None, typer.Option("--task", help="Which of the run's tasks.")]
+_TASK = "Which of the run's tasks; or one with parameters that were never trained on, such as 'CartPole-v1?length=0.7'."
+OfTheTasks = Annotated[str | None, typer.Option("--task", metavar="TASK", help=_TASK)]
 TrainedSeed = Annotated[int | None, typer.Option("--seed", help="Which trained seed to show; default: the first.")]
 _BEST = (
     "Instead of the last checkpoint that of the best evaluation during training, by the mean return over seeds. Such an "
@@ -47,7 +47,7 @@ def evaluate(
     episodes: Annotated[
         int | None, typer.Option(help="Episodes per seed and task; default: 1000, of a Gymnasium environment 100.")
     ] = None,
-    task: Annotated[str | None, typer.Option(help="Play this one of the run's tasks; default: all.")] = None,
+    task: OfTheTasks = None,
     seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
     best: Best = False,
     deterministic: Annotated[bool | None, typer.Option("--deterministic/--stochastic", help=_DETERMINISTIC)] = None,
@@ -71,7 +71,7 @@ def evaluate(
     if offline is not None and deterministic:
         what = "data tell the worth of a policy as it was learned, which draws its actions"
         raise UserError("--deterministic", what, "--offline too", "leave out one of them")
-    model = _loaded(run, env, env_options, best, workers=workers)
+    model = loaded(run, env, env_options, best, task, workers=workers)
     if offline is not None:
         return estimate_model(model, run, offline, episodes, seed, json_, task)
     from asap.config.schema import Config, RunConfig
@@ -96,16 +96,20 @@ def evaluate(
     tell(json_, report, "\n".join(lines if other is None else [*lines, f"  from training: {other}"]))
 
 
-def _loaded(path: str, env: str | None, env_options: str | None, best: bool, **how: Any) -> "ASAP":
-    """The model in a run directory or a file, for the environment that the user names, if any."""
+def loaded(
+    path: str, env: str | None, env_options: str | None, best: bool, task: str | None = None, **how: Any
+) -> "ASAP":
+    """The model in a run directory or a file, for the environment that the user names, if any; on a task that is not among
+    its own, on that alone."""
     from asap.envs.recorded import SaidEnv
+    from asap.envs.resolve import canonical
     from asap.model.model import ASAP
 
     said = SaidEnv.of(env, env_options)
     model = ASAP.load(path, env=said.env, env_options=said.options, best=best, **how)
     if best:
         to_stderr(f"note: the best checkpoint was saved after {model.num_timesteps:,} steps")
-    return model
+    return model if task is None or canonical(task) in model.tasks.names else model.on_task(task)
 
 
 def _evaluation_in_words(name: str, report: dict) -> list[str]:
@@ -191,7 +195,7 @@ def explain(
     from asap.policy.rules.from_policy import checked_digits
 
     checked_digits("--digits", digits)
-    model = _loaded(run, env, env_options, best, seed=seed)
+    model = loaded(run, env, env_options, best, task, seed=seed)
     if changes:
         found = model.changes(digits=digits)
         return tell(json_, found.as_dict(), found.text)
@@ -215,14 +219,14 @@ def plot(
     from asap.base.files import saving
     from asap.show.figures.film import FILMED, save_game
 
-    model = _loaded(run, env, env_options, best, seed=seed)
+    model = loaded(run, env, env_options, best, task, seed=seed)
     shown, source = model.task(task), Path(run)
     folder = make_folder(out if out is not None else source if source.is_dir() else source.parent)
     title = f"{shown.name}, seed {model.seed}" + (", best checkpoint" if best else "")
     pictures = {"partition": model.plot(shown.name, title)}
     if model.config.policy.rules:
         pictures["changes"] = model.plot(shown.name, title, changes=True)
-    if source.is_dir():
+    if source.is_dir() and not model.tasks.is_part_of_family:
         pictures |= _curves(source, model, shown)
     written = {}
     for name, figure in pictures.items():
@@ -237,6 +241,8 @@ def plot(
 
 def _curves(path: Path, model: "ASAP", task: "Task") -> dict[str, "Figure"]:
     """How a run went; a saved model does not know."""
+    import numpy as np
+
     from asap.base.stats import SeedCurve
     from asap.runs.directory import Run
     from asap.runs.events import Curve
@@ -246,8 +252,9 @@ def _curves(path: Path, model: "ASAP", task: "Task") -> dict[str, "Figure"]:
     if not len(curve.episodes):
         return {}
     column, looked_at = model.tasks.names.index(task.name), model.seeds.index(model.seed)
+    known = (curve.active > 0) & ~np.isnan(curve.returns[:, :, column])
     seeds = [
-        SeedCurve(*(values[curve.active[:, s] > 0] for values in (curve.episodes[:, s], curve.returns[:, s, column])))
+        SeedCurve(*(values[known[:, s]] for values in (curve.episodes[:, s], curve.returns[:, s, column])))
         for s in range(curve.episodes.shape[1])
     ]
     usage = curve.episodes[:, looked_at], curve.usage[:, looked_at]  # Each seed numbers its skills in its own way.
@@ -255,46 +262,3 @@ def _curves(path: Path, model: "ASAP", task: "Task") -> dict[str, "Figure"]:
         "learning": figures.learning_curves(seeds, task.reference, title=f"{task.name}: learning"),
         "usage": figures.skill_usage(*usage, title=f"{task.name}: use of skills, seed {model.seed}"),
     }
-
-
-@app.command()
-def prune(
-    run: RunPath,
-    loss: Annotated[float, typer.Option(help="Share of the way from random play to the present return.")] = 0.05,
-    episodes: Annotated[int, typer.Option(help="Fresh episodes of each step that is tried.")] = 200,
-    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 1,
-    trained_seed: Annotated[int | None, typer.Option(help="Which trained seed; default: the first.")] = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The smaller model; default: RUN/pruned.asap.")
-    ] = None,
-    best: Best = False,
-    env: Env = None,
-    env_options: EnvOptions = None,
-    json_: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Take planes and skills out of a policy, as long as that costs little; the result is a saved model.
-
-    What is lost is measured beside the whole policy on fresh episodes. Each look plays --episodes, and there are some dozens.
-    `asap eval`, `explain` and `plot` take the model in place of a run.
-    """
-    from asap.base.episodes import require_episodes, require_seed
-    from asap.config.schema import Config
-    from asap.config.settings import override
-    from asap.model.pruning import MOST_PAIRS, prune
-    from asap.runs.loggers import ProgressBar
-
-    require_episodes("--episodes", episodes)
-    require_seed("--seed", seed)
-    source = Path(run)
-    place = out or str((source if source.is_dir() else source.parent) / "pruned.asap")
-    require_writable_place(place)
-    model = _loaded(run, env, env_options, best, seed=trained_seed)
-    planes, skills = model.policy.partition.num_planes, model.policy.num_skills
-    first_round = 3 + planes + min(skills * (skills - 1) // 2, MOST_PAIRS)  # Later ones are smaller.
-    total = episodes * first_round
-    with ProgressBar(override(Config(), {"run.episodes": total}), "pruning") as progress:
-        found = prune(model, loss, episodes, seed, lambda looks: progress.count(min(looks * episodes, total)))
-    found.model.save(place)
-    report = {**found.as_dict(), "rules": found.model.rules().splitlines(), "model": place, "run": run}
-    tell(json_, report, f"{found.in_words()}\n\n{found.model.rules()}\nmodel  {place}")

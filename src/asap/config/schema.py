@@ -44,6 +44,7 @@ class PolicyConfig:
         "How the task descriptor enters psi; auto: interactions when several tasks are trained together.",
         choices=("auto", "none", "additive", "interactions"),
     )
+    task_in_skills: bool = setting(False, "Whether linear and network skills see the task descriptor too, as psi does.")
     skills: str = setting(
         "constant",
         "Skills: one distribution over actions each (gaussian: over vectors), or one that is linear or a network in psi's inputs.",
@@ -101,8 +102,12 @@ class LearnConfig:
     batch_steps: int = setting(
         512, "Gymnasium environments: steps per update, at least; episodes are played to their end.", low=1, high=MOST
     )
-    round_episodes: int = setting(
-        2, "Gymnasium environments: episodes are added to a batch in rounds of so many.", low=1, high=MOST
+    round_episodes: int | None = setting(
+        None,
+        "Gymnasium environments: episodes are added to a batch in rounds of so many, played side by side; default: one "
+        "for each 256 steps of learn.batch_steps, at least 2.",
+        low=1,
+        high=MOST,
     )
     batch_episodes: int = setting(
         32,
@@ -242,12 +247,17 @@ class RunConfig:
     try_images: bool = setting(
         True, "Given rules: try a few episodes the other way round, too, and start from that if all of them do better."
     )
-    source: str | None = setting(None, "Run to start from, with its policies, seed by seed; as by `asap transfer`.")
+    source: str | None = setting(None, "Run or saved model to start from, seed by seed; as by `asap transfer`.")
     search_episodes: int = setting(
         0,
         "Warm start: episodes per task to try each sign pattern of the hyperplanes with; 0 tries none.",
         low=0,
         high=MOST,
+    )
+    symmetries: str = setting(
+        "planes",
+        "What that search tries: signs of the hyperplanes, or all images with other skills, observations and actions.",
+        choices=("planes", "all"),
     )
 
 
@@ -293,6 +303,9 @@ class EnvConfig:
         "How often an episode is tried again that makes its worker die or hang, or whose reset raises.",
         low=0,
         high=1000,
+    )
+    vector: bool = setting(
+        True, "Step episodes side by side where Gymnasium has a vector form of the environment with the same bits."
     )
     on_no_workers: str = setting("wait", "When no worker is left alive: wait, or fail.", choices=("wait", "fail"))
 

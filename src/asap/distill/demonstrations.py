@@ -80,7 +80,7 @@ class TaughtEnv:
 
     def __init__(self, task: HostedTask, model: Any, on_progress: OnProgress = ignore_progress):
         self.task, self._teacher, self._on_progress = task, Teacher(model, task), on_progress
-        self._checked = CheckedEnv(EnvSource(task.source.name, {}, self._made), task.limits)
+        self._checked = CheckedEnv(EnvSource(task.source.base, {}, self._made), task.limits)
         self.num_steps = self.num_episodes = 0
 
     def _made(self) -> Overheard:

@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from asap.base.arrays import stack
 from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId, integer, require_episodes, require_seed
+from asap.base.errors import UserError
 from asap.base.keys import host_generator
 from asap.base.numbers import number, percent
 from asap.base.spec import ControlUnits, TaskSet
@@ -118,7 +119,9 @@ def distill(
     }
     overrides = parse_settings(Config, settings)
     task = hosted_task(env, overrides)  # Teachers play environments; a task of our own is one, too.
-    config, _ = compose([task.name], options, overrides=overrides, task=task)
+    if task.source.named.has_ranges:
+        raise UserError("env", "a teacher plays one environment, without ranges", task.name, "give a number")
+    config, _ = compose([task.name], options, overrides=overrides, given=(task,))
     with contextlib.closing(TaughtEnv(task, teacher, on_progress)) as room:
         policy = _best_student(config, task, room, episodes)
         ids = _ids(seed, EVALUATION, 0, episodes)

@@ -3,7 +3,7 @@
 import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,11 +11,12 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from asap.base.errors import UserError
-from asap.base.spec import Reference, Spec, TaskSet
+from asap.base.spec import Drawn, Reference, Spec, TaskSet
 from asap.base.types import TaskParameters
 from asap.envs.core import CompiledTasks, Env
+from asap.envs.gymnasium.parameters import Named, parse
 from asap.envs.gymnasium.registration import IDS
-from asap.envs.rooms import FLIPPED_TWO_ROOMS, THREE_ROOMS, TWO_ROOMS, Rooms, read_map
+from asap.envs.rooms import FLIPPED_TWO_ROOMS, THREE_ROOMS, TWO_ROOMS, Rooms, changed_rooms, read_map
 from asap.envs.soccer.half_field import Striker, standard_task
 
 
@@ -32,14 +33,17 @@ class CompiledTask:
     frequencies: tuple[tuple[float, ...], ...]
     misspecified: tuple[float, ...]  # beta of the first hyperplane.
     approximate: tuple[float, ...]
-    reference: Reference
+    reference: Reference | None  # None where nobody has measured any.
     settings: Mapping[str, Any] = field(default_factory=dict)  # Where its defaults differ from the general ones.
     play_settings: Mapping[str, Any] = field(default_factory=dict)  # The same, where it is learned by playing.
+    drawn: ClassVar[tuple[Drawn, ...]] = ()
     is_scaled: ClassVar[bool] = False  # The bounds of its observations are known.
     budget: ClassVar[Mapping[str, Any]] = {}
 
     @property
     def gymnasium_id(self) -> str:
+        if self.name not in IDS:
+            raise UserError("task", "with parameters it is no Gymnasium environment", self.name, "leave them out")
         return IDS[self.name]
 
     @property
@@ -51,8 +55,8 @@ class CompiledTask:
         return tuple(np.asarray(self.env.descriptor(self.task), np.float32).tolist())
 
     @property
-    def threshold(self) -> float:
-        return self.reference.near_optimal
+    def threshold(self) -> float | None:
+        return None if self.reference is None else self.reference.near_optimal
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -113,7 +117,10 @@ NAMES = (*_ROOMS, *_STRIKERS)
 
 @functools.cache
 def find(name: str) -> CompiledTask:
-    """Made when it is asked for: most runs need one of them, or none."""
+    """Made when it is asked for: most runs need one of them, or none. Rooms may have parameters: `two-rooms?door=0.4`."""
+    given = parse(name)
+    if given.parameters:
+        return _with_parameters(find(given.base), given)
     if name in _ROOMS:
         summary, drawing, start = _ROOMS[name]
         return CompiledTask(name, summary, Rooms(), read_map(drawing), *start)
@@ -123,6 +130,18 @@ def find(name: str) -> CompiledTask:
         return CompiledTask(name, summary, Striker(defenders), standard_task(), *_SOCCER, reference, *settings)
     near = nearest(name)
     raise UserError("task", "unknown task", repr(name), f"did you mean '{near}'?" if near else "see `asap tasks`")
+
+
+def _with_parameters(task: CompiledTask, given: Named) -> CompiledTask:
+    """Rooms whose doors or goal are elsewhere; nobody has measured references for them."""
+    if not isinstance(task.env, Rooms):
+        what = "has no parameters to set"
+        raise UserError("task", f"{task.name} {what}", given.text, f"choose from {', '.join(_ROOMS)}")
+    if given.has_ranges:
+        what, cure = "episodes of Gymnasium environments alone draw from ranges", "name a task of each value"
+        raise UserError("task", what, given.text, cure)
+    rooms = changed_rooms(task.task, {one.name: one.low for one in given.parameters})
+    return replace(task, name=given.text, task=rooms, reference=None)
 
 
 def nearest(name: str) -> str | None:

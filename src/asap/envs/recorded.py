@@ -17,9 +17,10 @@ from asap.config.schema import Config, EnvConfig
 from asap.config.settings import shown
 from asap.envs import catalog
 from asap.envs.gymnasium.make import EnvSource, place_of
-from asap.envs.gymnasium.task import EnvTask, require_fit, restore
+from asap.envs.gymnasium.restored import restore
+from asap.envs.gymnasium.task import EnvTask, require_fit
 from asap.envs.jax_native.task import of_record
-from asap.envs.resolve import described, is_ours, limits_of, options_of, resolve
+from asap.envs.resolve import described, family, is_ours, limits_of, options_of, resolve
 
 Notice = Callable[[str], None]
 Record = dict[str, Any]
@@ -66,13 +67,16 @@ def tasks_in_file(
     """The settings of a file with its tasks, and whether the user made it. `saved` is what `task_records` gave."""
     records, is_own = _records_in(saved, config), is_own_file(saved, config)
     if said.env is not None:
-        task = _replaced(said, config, records, notice)
-        config = dataclasses.replace(config, run=dataclasses.replace(config.run, tasks=(task.name,)))
-        return _with_options(config, said.options), (task,), is_own
+        tasks = _replaced(said, config, records, notice)
+        of_tasks = {"tasks": tuple(task.name for task in tasks)}
+        of_tasks |= {"weights": ()} if len(tasks) < len(config.run.tasks) else {}
+        config = dataclasses.replace(config, run=dataclasses.replace(config.run, **of_tasks))
+        return _with_options(config, said.options), tasks, is_own
     pairs = zip(config.run.tasks, records or (None,) * len(config.run.tasks), strict=True)
     if is_own:
-        return config, tuple(resolve(name, config.env) if r is None else _restored(r) for name, r in pairs), is_own
-    tasks = tuple(_of_stranger(os.fspath(path), name, record, config.env, notice) for name, record in pairs)
+        found = tuple(resolve(name, config.env) if r is None else _restored(r) for name, r in pairs)
+        return config, family(found), is_own
+    tasks = family(tuple(_of_stranger(os.fspath(path), name, record, config.env, notice) for name, record in pairs))
     if config.env.options is None:
         return config, tasks, is_own
     used = tasks[0].source.options if isinstance(tasks[0], EnvTask) and not tasks[0].source.named_by else None
@@ -118,16 +122,24 @@ def _of_stranger(path: str, name: str, record: Record | None, env: EnvConfig, no
     return described(source, limits_of(env)) if recorded is None else dataclasses.replace(recorded, source=source)
 
 
-def _replaced(said: SaidEnv, config: Config, records: tuple[Record | None, ...], notice: Notice) -> EnvTask:
-    """The environment that the user names in this call, in place of the recorded one, whose options are shown."""
-    recorded = next((_restored(record) for record in records if record is not None), None)
+def _replaced(said: SaidEnv, config: Config, records: tuple[Record | None, ...], notice: Notice) -> tuple[Task, ...]:
+    """The environment that the user names in this call, in place of the recorded one, whose options are shown.
+
+    Of a family, each with the parameters of the one whose place it takes.
+    """
+    every = tuple(_restored(record) for record in records if record is not None)
+    recorded = every[0] if every else None
     if recorded is None and config.run.tasks and config.run.tasks[0] in catalog.NAMES:
         raise UserError("env", "the model was made for built-in tasks", repr(said.env)[:80], "leave it out")
     unused = options_of(config.env) if recorded is None else recorded.source.options
     if unused and said.options is None:
         notice(f"env.options: not used, because env is given: {shown(unused)}; give them too if they are wanted")
     limits = limits_of(config.env) if recorded is None else recorded.limits
-    given = described(EnvSource.of(said.env, said.options), limits)
-    if recorded is not None:
-        require_fit(given, recorded, notice)
-    return given
+    source, given = EnvSource.of(said.env, said.options), []
+    for task in every or (None,):
+        parameters = () if task is None else task.source.named.parameters
+        own = source._replace(name=source.named.with_parameters(parameters).text)
+        given.append(described(own, limits))
+        if task is not None:
+            require_fit(given[-1], task, notice)
+    return family(tuple(given))

@@ -5,12 +5,14 @@ a move is 0.05 m with Gaussian noise 0.01 m on both axes, a move through a wall 
 step costs 1, the goal pays 100 and ends the episode.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from asap.base.errors import UserError
 from asap.base.keys import Key, normals, uniforms
 from asap.base.spec import Spec, Unit
 from asap.base.types import Timestep
@@ -82,6 +84,29 @@ def read_map(drawing: str) -> RoomsTask:
     door_low, door_high = np.array([edges(column, ":") for column in dividers], np.float32).T
     goal, goal_half_width = (goal_low + goal_high) / 2, (goal_high - goal_low)[1] / 2
     return RoomsTask(walls, door_low, door_high, goal, goal_half_width, *box("S"))
+
+
+PARAMETERS = ("goal", "door", "second_door")  # Heights of their middles, in the order of the descriptor.
+
+
+def changed_rooms(task: RoomsTask, heights: Mapping[str, float]) -> RoomsTask:
+    """With the middle of the goal or of a door at another height; sizes stay."""
+    known = {"goal": float(task.goal[1]), **dict(zip(PARAMETERS[1:], ((task.door_low + task.door_high) / 2).tolist()))}
+    halves = {"goal": task.goal_half_width, **dict(zip(PARAMETERS[1:], (task.door_high - task.door_low) / 2))}
+    goal, middle = np.float32(task.goal), np.float32((task.door_low + task.door_high) / 2)
+    for name, height in heights.items():
+        if name not in known:
+            shown = ", ".join(f"{each}={value:g}" for each, value in known.items())
+            raise UserError("task", "rooms have no parameter of that name", name, f"choose from {shown}")
+        half = float(halves[name])
+        if not half - 1e-6 <= height <= 1 - half + 1e-6:
+            raise UserError("task", f"the {name} would leave the room", f"{height:g}", f"from {half:g} to {1 - half:g}")
+        if name == "goal":
+            goal = np.float32([goal[0], height])
+        else:
+            middle[PARAMETERS.index(name) - 1] = height
+    half_doors = (task.door_high - task.door_low) / 2
+    return task._replace(goal=goal, door_low=middle - half_doors, door_high=middle + half_doors)
 
 
 class Position(NamedTuple):

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
@@ -33,9 +34,10 @@ def choose(
     notice: Callable[[str], None],
     learns: bool = True,
     stop: StopRequest | None = None,
+    record: Callable[[dict[str, Any]], None] | None = None,
 ) -> Experience:
-    """`workers` play hosted environments, and `folder` takes what they print; `notice` shows the user a line. `stop`
-    is looked at while they play, which then raises `Interrupted`.
+    """`workers` play hosted environments, and `folder` takes what they print; `notice` shows the user a line, `record`
+    takes events of the run. `stop` is looked at while they play, which then raises `Interrupted`.
 
     Where nothing is learned, logged data are not read: policies are played.
     """
@@ -46,7 +48,7 @@ def choose(
         sources, limits = tuple(task.hosted_source for task in tasks.tasks), (env.step_timeout, env.retries)
         dispatcher = hire(workers, sources, folder, notice, *limits, env.on_no_workers, stop.check)
         watch = watch_for_drift(first, notice) if env.check_determinism and learns else None
-        player = Hosted(config, tasks, dispatcher, notice, watch)
+        player = Hosted(config, tasks, dispatcher, notice, watch, record)
     elif workers != IN_PROCESS:
         raise UserError("--workers", f"{first.name} is compiled and needs none", workers, "leave it out")
     else:
@@ -61,6 +63,9 @@ def counted_play(tasks: TaskSet, seeds: Sequence[int], counter: StepCounter) -> 
     """For actors and learners that are not ASAP's own, on any task."""
     first = tasks.tasks[0]
     if isinstance(first, HostedTask):
+        if tasks.size > 1 or tasks.has_ranges:
+            what = "systems are compared on one environment"
+            raise UserError("task", what, " ".join(tasks.names)[:200], "name one, without ranges")
         return HostedPlay(tasks, [task.hosted_source for task in tasks.tasks], seeds, counter)
     return CompiledPlay(catalog.compiled(tasks), seeds, counter)
 

@@ -10,6 +10,7 @@ that few programs are compiled.
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -28,10 +29,11 @@ from asap.policy.host import Plan
 from asap.policy.policy import NO_SKILL, ASAPPolicy
 from asap.policy.scaling import moments_of
 from asap.workers.dispatch import Dispatcher
-from asap.workers.work import Work
+from asap.workers.grouping import Grouping
 
-SMALLEST, GROWTH = 2048, 4
+SMALLEST, GROWTH = 1024, 2
 MANY_UPDATES = 16
+STEPS_PER_EPISODE = 256  # Of a batch: as many episodes make a round.
 ENOUGH = 200  # Episodes, before anything is said of all of them.
 MOST_OF_ONE_STEP = 0.99
 
@@ -49,12 +51,15 @@ class Hosted:
         dispatcher: Dispatcher,
         notice: Callable[[str], None],
         watch: Callable[[int], None] | None = None,
+        record: Callable[[dict[str, Any]], None] | None = None,
     ):
-        """`watch` looks after each update whether the environments still are what they were."""
+        """`watch` looks after each update whether the environments still are what they were; `record` takes events."""
         self.config, self.tasks, self._dispatcher, self._watch = config, tasks, dispatcher, watch
         self._warnings = EpisodeWarnings(notice, config.env.allow_one_step)
+        learn = config.learn
+        self._round = learn.round_episodes or max(2, learn.batch_steps // STEPS_PER_EPISODE)
         self._seeds = range(config.run.seed, config.run.seed + config.run.seeds)
-        self._numbers = itertools.count()  # Of chunks: they tell answers apart and have no part in the result.
+        self._grouping = Grouping(tuple(task.hosted_source for task in tasks.tasks), notice, record)
         self._recent: list[list[Played]] = [[] for _ in self._seeds]
 
     def begin(self, key: Key) -> None:
@@ -112,7 +117,7 @@ class Hosted:
         In the first updates no episode begins when the budget is used up, and a rest that is less than half a batch
         joins the batch before. After many updates the last batch is a small part of the budget, and is played whole.
         """
-        size, is_enough = self.config.learn.round_episodes, self._is_enough(batch)
+        size, is_enough = self._round, self._is_enough(batch)
         if counters.left is None or counters.iterations[index] >= MANY_UPDATES:
             return 0 if is_enough else size
         num_steps = sum(episode.length for episode in batch)
@@ -137,14 +142,14 @@ class Hosted:
             yield one
 
     def plans(self, policies: ASAPPolicy) -> list[Plan]:
-        size, descriptors = len(self.tasks.spec.observation_names), self.tasks.descriptors
-        count = policies.partition.beta.shape[0]
-        return [plan_of(member(policies, index), size, descriptors) for index in range(count)]
+        size, count = len(self.tasks.spec.observation_names), policies.partition.beta.shape[0]
+        numbers = self.tasks.descriptors, [task.drawn for task in self.tasks.tasks]
+        return [plan_of(member(policies, index), size, *numbers) for index in range(count)]
 
     def play(
         self, planned: list[tuple[Plan, EpisodeId]], deterministic: bool, on_progress: OnProgress = ignore_progress
     ) -> Iterator[Played]:
-        works = [Work(next(self._numbers), plan, (one,), deterministic) for plan, one in planned]
+        works = self._grouping.works(planned, deterministic)
         episodes = [episode for finished in self._dispatcher.play(works, on_progress) for episode in finished.played]
         self._warnings.look(episodes)
         return iter(episodes)
@@ -164,9 +169,11 @@ def packed(episodes: Sequence[Played], tasks: TaskSet) -> Batch:
     at = Lanes([[episode.length for episode in episodes]], batch_size(num_steps), 1)
     start = np.int32([NO_SKILL])
     task = at.steps([np.repeat(np.int32(episode.episode.task), episode.length) for episode in episodes])
+    m = [tasks.descriptor_of(episode.episode) for episode in episodes] if tasks.has_ranges else []
+    own = [np.tile(numbers, (episode.length, 1)) for numbers, episode in zip(m, episodes)]
     steps = Transition(
         observation=at.steps([episode.observations[:-1] for episode in episodes]),
-        descriptor=np.moveaxis(tasks.descriptors[task], -1, 0),
+        descriptor=at.steps(own) if own else np.moveaxis(tasks.descriptors[task], -1, 0),
         previous_skill=at.steps([np.concatenate([start, episode.skills[:-1]]) for episode in episodes]),
         skill=at.steps([episode.skills for episode in episodes]),
         action=at.steps([episode.actions for episode in episodes]),

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from asap.base.arrays import compiled, known_mean, member, over_seeds, stack, to_arrays
+from asap.base.arrays import compiled, known_mean, members, over_seeds, stack, to_arrays
 from asap.base.errors import Interrupted, RunError
 from asap.base.keys import Key, root
 from asap.config.schema import Config
@@ -125,19 +125,18 @@ class Loop:
 
     def _advance_each(self, states: TrainState, fed: list[Fed]) -> tuple[TrainState, Metrics]:
         """One update, seed by seed. Programs are compiled when the first batch of their size has come."""
-        results, arguments = [], self._arguments(states)
-        for index, own in enumerate(fed):
-            left, key, state = (member(argument, index) for argument in arguments)
+        results, arguments = [], members(self._arguments(states), len(fed))
+        for own, (left, key, state) in zip(fed, arguments, strict=True):
             if own is None:
                 results.append((state, idle(state)))
                 continue
-            shape, began = jax.tree.leaves(own.steps)[0].shape, time.monotonic()
-            results.append(jax.tree.map(np.asarray, self._update(left, key, state, own)))
+            shape, began = own.steps.reward.shape, time.monotonic()
+            results.append(jax.block_until_ready(self._update(left, key, state, own)))
             if shape not in self._shapes:
                 self._shapes.add(shape)
                 self.compile_seconds += time.monotonic() - began
-        after, metrics = zip(*results)
-        return stack(list(after)), jax.tree.map(lambda leaf: leaf[None], stack(list(metrics)))
+        after, metrics = stack(results)
+        return after, jax.tree.map(lambda leaf: leaf[None], metrics)
 
     def _arguments(self, states: TrainState) -> tuple[Budget, Key, TrainState]:
         """What the program takes besides what is fed."""

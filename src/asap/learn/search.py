@@ -1,4 +1,4 @@
-"""The start of a training: the best of some policies drawn at random, or of the symmetric images of a given one.
+"""The start of a training: the best of some policies drawn at random.
 
 A policy gradient begins from what random play reaches. Where that is always the same (a car in a valley that one random
 push after the other never leaves), it has nothing to go by. A policy of a few hyperplanes and decided skills has so few
@@ -31,7 +31,6 @@ from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import Moments, merged, rescaled, scaled_anew
 from asap.policy.skills import GaussianSkills
-from asap.policy.surgery import flip, sign_patterns
 
 KEPT = 4  # One in so many plays on.
 AGAIN = 2  # Episodes of each that does.
@@ -160,7 +159,7 @@ def search(config: Config, experience: Experience, seed: int, on_progress: OnPro
             break
     if len(candidates) < 2:
         return trials.start._replace(policy=_as_seen(trials.start.policy, trials.start.moments))
-    best, start = _best(trials, candidates, end).policy, trials.start
+    best, start = best_of(trials, candidates, end).policy, trials.start
     return start._replace(policy=best if start.moments is None else rescaled(best, start.moments))
 
 
@@ -178,10 +177,10 @@ def _as_seen(policy: ASAPPolicy, moments: Moments | None) -> ASAPPolicy:
     return policy if moments is None or not float(moments.count) else scaled_anew(policy, moments)
 
 
-def _best(trials: Trials, candidates: list[Candidate], end: float) -> Candidate:
-    """The better quarter plays on, and so on, until one is left; of fewer than a group, the best of one episode."""
+def best_of(trials: Trials, candidates: list[Candidate], end: float, few: int = GROUP) -> Candidate:
+    """The better quarter plays on, and so on, until one is left; of fewer than `few`, the best so far."""
     rest = sorted(candidates, key=lambda one: -one.merit)
-    rest = rest[:1] if len(rest) < GROUP else rest
+    rest = rest[:1] if len(rest) < few else rest
     while len(rest) > 1:
         rest = sorted(rest, key=lambda one: -one.merit)[: len(rest) // KEPT or 1]
         left, num_tasks = end - trials.share + ROUNDING, trials.experience.tasks.size
@@ -199,46 +198,20 @@ def _best(trials: Trials, candidates: list[Candidate], end: float) -> Candidate:
 
 
 def draw(config: Config, tasks: TaskSet, generator: np.random.Generator) -> ASAPPolicy:
-    """A policy that knows what it wants: planes in random directions, each skill with a preference."""
+    """A policy that knows what it wants: planes in random directions, each skill with a preference.
+
+    It is the same on all tasks: otherwise it would have to be good on each by chance. What differs is for learning to find.
+    """
     policy = build_policy(config.policy, tasks.tasks, generator)
     leaves = policy.partition.beta, policy.skills.theta
     beta, theta = (generator.standard_normal(leaf.shape, np.float32) for leaf in leaves)
+    base_psi, base_phi = policy.psi.size(0), policy.phi.size(0)  # What stands behind them is multiplied by m.
+    beta[:, base_psi:], theta[..., base_phi:] = 0.0, 0.0
     slopes = np.linalg.norm(beta[:, int(policy.psi.basis.has_bias) :], axis=-1, keepdims=True)
     beta = beta * np.float32(MARGIN / policy.partition.alpha_beta) / slopes
     if isinstance(policy.skills, GaussianSkills):
-        theta = theta * np.float32(MEAN / np.sqrt(theta.shape[-1]))
+        theta = theta * np.float32(MEAN / np.sqrt(base_phi))
     else:
         theta = theta * np.float32(LOGIT / policy.skills.alpha_theta)
     partition = dataclasses.replace(policy.partition, beta=beta)
     return dataclasses.replace(policy, partition=partition, skills=dataclasses.replace(policy.skills, theta=theta))
-
-
-def search_symmetries(
-    config: Config, experience: Experience, seed: int, policy: ASAPPolicy, on_progress: OnProgress = ignore_progress
-) -> Start:
-    """The policy with its planes turned by the sign pattern that has the best mean return over a few episodes; of as
-    many patterns as the budget has room for."""
-    trials = Trials(config, experience, seed)
-    images = [flip(policy, signs) for signs in np.asarray(sign_patterns(policy.partition.num_planes))]
-    played = trials.play_within(images, 1.0, 1.0, config.run.search_episodes, on_progress)
-    return trials.start._replace(policy=max(played, key=lambda one: one.merit).policy if played else policy)
-
-
-def found_start(
-    config: Config, experience: Experience, seed: int, given: ASAPPolicy | None, on_progress: OnProgress
-) -> Start:
-    """Where a seed begins: from a given policy or its best image, from the best of some, or as it is drawn. `on_progress`
-    hears how many policies have been tried."""
-    if given is None and config.run.candidates:
-        return search(config, experience, seed, on_progress)
-    start = drawn_start(config, experience.tasks, seed, given)
-    if not config.run.search_episodes:
-        return start
-    return search_symmetries(config, experience, seed, start.policy, on_progress)
-
-
-def num_tried(config: Config, given: bool) -> int:
-    """Policies that a search for a start is to try; 0 where there is none."""
-    if not given and config.run.candidates:
-        return config.run.candidates
-    return 2**config.policy.hyperplanes if config.run.search_episodes else 0

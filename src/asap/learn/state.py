@@ -1,7 +1,8 @@
 """What the training of a seed carries from one update to the next, and what an update tells."""
 
+import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -103,7 +104,7 @@ class TrainState(eqx.Module):
 
     def counted_from(self, totals: EpisodeTotals) -> "TrainState":
         """With what was spent before the first update."""
-        return eqx.tree_at(_counts, self, (totals, np.asarray(totals.steps).sum(-1)))
+        return _with(self, totals=totals, env_steps=np.asarray(totals.steps).sum(-1))
 
     def from_zero(self) -> "TrainState":
         """As a program is given it: it counts anew in each chunk, because its integers end at 2^31."""
@@ -111,21 +112,25 @@ class TrainState(eqx.Module):
         def zero(counted: np.ndarray) -> np.ndarray:
             return np.zeros(counted.shape, jax.dtypes.canonicalize_dtype(counted.dtype))
 
-        counted = eqx.tree_at(_counts, self, jax.tree.map(zero, _counts(self)))
-        return counted.with_race(None)
+        totals, env_steps = jax.tree.map(zero, (self.totals, self.env_steps))
+        return _with(self, totals=totals, env_steps=env_steps, race=None)
 
     def counted_on(self, before: "TrainState") -> "TrainState":
         """After a program that counted from 0: with what was counted before it, on the host, in 64 bits."""
-        summed = jax.tree.map(lambda old, new: old + np.asarray(new), _counts(before), _counts(self))
-        return eqx.tree_at(_counts, self, summed).with_race(before.race)
+        old, new = (before.totals, before.env_steps), (self.totals, self.env_steps)
+        totals, env_steps = jax.tree.map(lambda old, new: old + np.asarray(new), old, new)
+        return _with(self, totals=totals, env_steps=env_steps, race=before.race)
 
     def with_race(self, race: Race | None) -> "TrainState":
-        return eqx.tree_at(lambda s: s.race, self, race, is_leaf=lambda node: node is None)
+        return _with(self, race=race)
 
 
-def _counts(states):
-    """Of states, or of their shapes."""
-    return states.totals, states.env_steps
+def _with(states: Any, **parts: Any) -> Any:
+    """With other parts: states, or their shapes, also stacked. `eqx.tree_at` takes as long as a small update."""
+    other = copy.copy(states)
+    for name, value in parts.items():
+        object.__setattr__(other, name, value)  # A module is frozen for all but those that make it.
+    return other
 
 
 class Alphas(NamedTuple):

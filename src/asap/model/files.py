@@ -11,10 +11,10 @@ from asap.base.arrays import from_arrays
 from asap.base.errors import RunError, UserError
 from asap.base.files import BadFile, replace
 from asap.base.spec import TaskSet
-from asap.compose import read_run, same_but_for_budget, saved_settings, without_source
-from asap.config.schema import Config
-from asap.config.toml import to_toml
-from asap.envs.recorded import SaidEnv, task_records
+from asap.compose import read_run, recorded_in, same_but_for_budget, saved_settings, without_source
+from asap.config.schema import Config, complete
+from asap.config.toml import from_toml, read_toml, to_toml
+from asap.envs.recorded import SaidEnv, is_own_file, task_records
 from asap.learn.state import restored_outcome, with_given_rules
 from asap.model.training import blank_start, holds_run
 from asap.model.verdict import Verdict
@@ -88,14 +88,25 @@ def saved_to_join(folder: Path, config: Config, state: dict[str, np.ndarray] | N
     return saved if state is None and saved.state is not None else None
 
 
-def source_policies(config: Config) -> ASAPPolicy | None:
-    """Those of the run that a config starts from, stacked over its seeds; None where it starts anew."""
-    return None if config.run.source is None else policies_in(read_saved(Path(config.run.source)), True)
+def settings_in(source: str) -> tuple[Config, bool]:
+    """The settings of a run or a saved model, and whether the user made it; nothing that they name is opened."""
+    if os.path.isfile(source):
+        meta = _unsealed(Path(source)).meta
+        config = from_toml(Config, meta["config"], "config")
+        records = meta.get("tasks", [meta["task"]] if "task" in meta else None)
+        return complete(config), is_own_file({"tasks": records, "tag": meta.get("tag")}, config)
+    run = Run.open(source)
+    if run.latest() is None:
+        raise UserError("run", "has learned nothing yet", source, "let `asap train` save a checkpoint first")
+    config = complete(read_toml(Config, run.path / "config.toml"))
+    return config, is_own_file(recorded_in(run), config)
 
 
 def write_saved(path: Path, saved: Saved) -> None:
     if not os.path.isdir(path.parent):
         raise UserError("model", "no such directory", path.parent, "create it first")
+    if saved.tasks.is_part_of_family:
+        raise UserError("model", "is on one task of a family", saved.tasks.names[0], "save the model of the family")
     meta: dict[str, Any] = {"kind": _KIND, "config": to_toml(saved.config), "steps": saved.counted[1]}
     meta |= {"seed": saved.seed, "whole": saved.whole, "drawn": saved.drawn}
     meta |= task_records(saved.config, saved.tasks)

@@ -10,7 +10,6 @@ model.plot().savefig("cartpole.png")
 model.save("cartpole.asap")                  # and ASAP.load("cartpole.asap")
 """
 
-import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,32 +20,32 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base.arrays import member, stack, to_arrays
-from asap.base.episodes import EVALUATION, integer_or_none, require_episodes, require_integer, require_seed
-from asap.base.errors import UserError
+from asap.base.episodes import integer_or_none, require_episodes, require_seed
 from asap.base.spec import Task, TaskSet
-from asap.compose import compose, feature_settings, given_task, refuse_unsaid, with_budget
+from asap.compose import compose, feature_settings, refuse_unsaid
 from asap.config.schema import Config
 from asap.config.toml import parse_settings
 from asap.envs.gymnasium.task import without_env
 from asap.envs.recorded import SaidEnv
-from asap.experience.choose import choose
-from asap.experience.protocol import EpisodeIds, Evaluation, OnProgress, ignore_progress
-from asap.learn.state import with_given_rules
+from asap.envs.resolve import given_tasks
+from asap.experience.protocol import Evaluation, OnProgress, ignore_progress
+from asap.learn.source import NOTHING_TAKEN
 from asap.model import reading
-from asap.model.files import Saved, policies_in, read_saved, saved_to_join, source_policies, write_saved
+from asap.model.another_task import on_task, task_of
+from asap.model.files import Saved, policies_in, read_saved, saved_to_join, write_saved
+from asap.model.learning import Held, learned, play, with_more
 from asap.model.predict import Predictor
 from asap.model.pruning import prune
 from asap.model.result import Result, evaluation_report
-from asap.model.training import blank_start, run_at, seeds_of, temporary_folder, train_run
+from asap.model.source import transferred
+from asap.model.surgery import flip_planes, grow_plane, merge
+from asap.model.training import blank_start, seeds_of
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.from_policy import checked_digits, rules_text
 from asap.policy.rules.given import Given, read_text
 from asap.policy.score import parameters_of
-from asap.runs.directory import print_note
 from asap.runs.events import Callback
-from asap.runs.loggers import loggers
-from asap.runs.signals import StopRequest
 from asap.workers.hire import IN_PROCESS
 
 if TYPE_CHECKING:
@@ -55,15 +54,15 @@ if TYPE_CHECKING:
     from asap.show.words.changes import Changes
     from asap.show.words.explain import Explanation
 
-EPISODES_TO_READ = 200  # Played at most to tell how much each skill is used, for words and pictures.
+Settings = str | Iterable[str] | Mapping[str, Any]
 
 
 class ASAP:
     """Skills and the regions where each applies, for an environment or for tasks of our own.
 
-    `env` is an id of Gymnasium ("CartPole-v1") or gymnax ("gymnax:CartPole-v1"), an importable "module:function" that
-    makes an environment, such a function itself, or an environment, with `params` if it is one of JAX; or a name of
-    `asap tasks`, or a list of names that share a policy ("name:weight" makes one more or less frequent).
+    `env` is an id of Gymnasium ("CartPole-v1") or gymnax ("gymnax:CartPole-v1"), an importable "module:function", such a
+    function itself, or an environment, with `params` if it is one of JAX; or a name of `asap tasks`; or a list of these that
+    share a policy. {"id": "CartPole-v1", "length": 0.3} sets a number; (0.3, 1.0) draws one for each episode.
 
     `skills`: "constant" (one distribution over actions each), "linear", "gaussian" (Box actions, one mean each),
     "network". `features` under the hyperplanes: "linear", "poly2", "fourier", "network". `preset` and `settings` (such
@@ -86,7 +85,7 @@ class ASAP:
         learner: str | None = None,
         gradient: str | None = None,
         preset: str | None = None,
-        settings: str | Iterable[str] | Mapping[str, Any] = (),
+        settings: Settings = (),
         workers: int | str = IN_PROCESS,
         rules: str | os.PathLike | None = None,
     ):
@@ -95,7 +94,7 @@ class ASAP:
         options |= {"policy.hyperplanes": integer_or_none("hyperplanes", hyperplanes)}
         options |= {"run.seed": integer_or_none("seed", seed), "learn.learner": learner, "learn.gradient": gradient}
         values = parse_settings(Config, settings)
-        names, live = given_task(env, values, params)
+        names, live = given_tasks(env, values, params)
         self._set_up(*compose(names, options, preset, None, values, live, rules_name), str(workers))
 
     def _set_up(self, config: Config, tasks: TaskSet, workers: str) -> None:
@@ -116,6 +115,7 @@ class ASAP:
         self.policies, self._state = jax.tree.map(np.asarray, policies), state
         self._is_drawn = False  # Policies that nobody has learned or given are drawn anew where learning starts.
         self._verdict: Verdict | Path | None = None  # Of the training that has come to them, or the run that tells it.
+        self._source = NOTHING_TAKEN  # What the next training takes over besides them.
         self.num_episodes, self.num_timesteps = episodes, steps
         self._predictor = Predictor(self.tasks, self.policy, self.seed)
 
@@ -166,11 +166,11 @@ class ASAP:
 
     def task(self, name: str | None) -> Task:
         """The task of that name; none given means the first."""
-        for task in self.tasks.tasks:
-            if name in (None, task.name):
-                return task
-        cure = f"choose from {', '.join(self.tasks.names)}"
-        raise UserError("task", "the model was not made for it", repr(name), cure)
+        return task_of(self.tasks, name)
+
+    def on_task(self, name: str) -> "ASAP":
+        """The same policies on one task, also with parameters that they were never trained on: "CartPole-v1?length=0.7"."""
+        return on_task(self, name)
 
     def learn(
         self,
@@ -190,28 +190,19 @@ class ASAP:
         `run` is a directory to record in: learning curve, checkpoints; a run that is there already is gone on with.
         Ctrl-C keeps what was learned so far and raises KeyboardInterrupt, SIGTERM does the same and raises SystemExit.
         """
-        callbacks = [callback] if callable(callback) else list(callback or ())
         if self._unsaid is not None:
             refuse_unsaid(self.config, self._unsaid)
         if run is not None and (joined := saved_to_join(Path(run), self.config, self._state)) is not None:
             self._adopt(joined)
-        steps = None if total_timesteps is None else require_integer("total_timesteps", total_timesteps, 1)
-        episodes = None if episodes is None else require_integer("episodes", episodes, 1)
         spent = None if self._state is None else (self.num_episodes, self.num_timesteps)
-        config = with_budget(self.config, episodes, steps, spent)
-        with StopRequest() as stop, loggers(config, tensorboard_log, wandb_project, progress_bar) as (log, phase):
-            given = source_policies(config) if self._is_drawn else self.policies
-            recorded = None if run is None else run_at(Path(run), config, self.tasks)
-            training = recorded, config, self.tasks, stop, [*log, *callbacks], self._workers
-            states, self.result = train_run(*training, given, self._state, evaluates=False, phase=phase)
-        is_theirs = given is None or self._state is not None
-        outcome = states.outcome
-        outcome = with_given_rules(config, self.tasks, outcome, states.iteration) if is_theirs else outcome
-        counted = (int(counts[self._index]) for counts in (states.totals.episodes.sum(-1), states.env_steps))
-        self._hold(outcome, to_arrays(states), *counted)
-        self._verdict = self.result.verdict
-        if stop.requested:
-            raise stop.leaving()
+        config = with_more(self.config, total_timesteps, episodes, spent)
+        held = Held(None if self._is_drawn else self.policies, self._state, self._source)
+        how = self._workers, callback, tensorboard_log, wandb_project, progress_bar
+        found = learned(config, self.tasks, held, None if run is None else Path(run), *how)
+        self._hold(found.policies, found.state, *found.counts[self._index])
+        self.result, self._verdict = found.result, found.result.verdict
+        if found.stop.requested:
+            raise found.stop.leaving()
         return self
 
     def predict(
@@ -225,9 +216,9 @@ class ASAP:
         """Action and skill for an observation as the environment gives it, or for n of them, stacked on a first axis.
 
         `state` is the skill that the last call returned; only a policy that commits to its skill (policy.termination)
-        looks at it. None, -1, or `episode_start` stand for the first step of an episode. Deterministic is the most
-        probable skill, and then its most probable action. Otherwise both are drawn: the t-th drawing call since
-        learning or loading draws the same for the same seed. `task` tells which of several tasks is played.
+        looks at it. None, -1, or `episode_start`: the first step of an episode. Deterministic is the most probable skill,
+        then its most probable action. Otherwise both are drawn: the t-th drawing call since learning or loading draws the
+        same for the same seed. `task` tells which of several tasks is played; `on_task` is for others.
         """
         return self._predictor.predict(obs, state, episode_start, deterministic, task)
 
@@ -237,12 +228,13 @@ class ASAP:
         """Means over fresh episodes: return, success with its interval; per skill, usage (share of the steps) and
         durations (steps at a time).
 
-        Of several tasks each plays `episodes`; the means weigh them as in training, and `per_task` has them apart. The
-        default of `episodes` is run.final_episodes, that of `deterministic` run.deterministic.
+        Of several tasks each plays `episodes` (default: run.final_episodes); the means weigh them as in training, and
+        `per_task` has them apart. `task` may have parameters that were never trained on.
         """
-        chosen = None if task is None else self.task(task).name
+        if task is not None and task not in self.tasks.names:
+            return on_task(self, task).evaluate(episodes, None, seed, deterministic)
         played = self.play(stack([self.policy]), episodes, [seed], deterministic)
-        return evaluation_report(self.tasks, played, chosen)
+        return evaluation_report(self.tasks, played, task)
 
     def play(
         self,
@@ -253,14 +245,8 @@ class ASAP:
         on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
         """Episodes of stacked policies on every task, each with a seed of its own; `on_progress` hears how many so far."""
-        run = self.config.run
-        count = require_episodes("episodes", run.final_episodes if episodes is None else episodes)
-        seeds = [require_seed("seed", seed) for seed in seeds]
-        sure = run.deterministic if deterministic is None else bool(deterministic)
-        with temporary_folder() as folder:
-            player = choose(self.config, self.tasks, self._workers, folder, print_note, learns=False)
-            with contextlib.closing(player):
-                return player.evaluate(policies, EpisodeIds(seeds, EVALUATION), count, sure, on_progress)
+        how = policies, episodes, seeds, deterministic, on_progress
+        return play(self.config, self.tasks, self._workers, *how)
 
     def explain(self, task: str | None = None) -> str:
         """The policy as rules, what each skill is used for, what is lost in print; and how training ended."""
@@ -271,7 +257,7 @@ class ASAP:
     ) -> "Explanation":
         """The same with its numbers, and as a file. `exact`: all digits; `every` region, also if never visited."""
         shown = None if task is None else self.task(task)
-        return reading.explanation(self, shown, self._play_to_read, digits, bool(exact), bool(every))
+        return reading.explanation(self, shown, reading.few_episodes(self), digits, bool(exact), bool(every))
 
     def rules(self, task: str | None = None, *, digits: int | None = None, exact: bool = False) -> str:
         """As rules that load again; nothing is played. Numbers have the fewest digits that keep the actions."""
@@ -285,18 +271,40 @@ class ASAP:
 
     def changes(self, *, digits: int | None = None) -> "Changes":
         """What learning made of the given rules: which plane moved and by how much, which skill changed, what it gained."""
-        return reading.changes(self, self._play_to_read, checked_digits("digits", digits))
+        return reading.changes(self, reading.few_episodes(self), checked_digits("digits", digits))
 
     def prune(self, loss: float = 0.05, episodes: int = 200, seed: int = 1) -> "ASAP":
         """With fewer planes and skills; `loss` is a share of the way from random play to the present return."""
         return prune(self, loss, require_episodes("episodes", episodes), require_seed("seed", seed)).model
+
+    def grow(self, where: str | None = None, episodes: int = 20, seed: int = 1) -> "ASAP":
+        """With one more plane: at a test such as "x > 0.5", with equal skills on both sides; or where it helps most."""
+        return grow_plane(self, where, episodes, seed).model
+
+    def flip(self, *planes: int, episodes: int = 20, seed: int = 1) -> "ASAP":
+        """With these planes turned, counted from 1; none named: the one whose turn is best by a few episodes."""
+        return flip_planes(self, planes, episodes, seed).model
+
+    def merge(self, *skills: int, episodes: int = 20, seed: int = 1) -> "ASAP":
+        """With two skills as one, counted from 0; none named: the two that cost least by a few episodes."""
+        return merge(self, skills, episodes, seed).model
+
+    def transfer(
+        self, env: Any = None, *, search_symmetries: bool = False, freeze: str | None = None, settings: Settings = ()
+    ) -> "ASAP":
+        """A new model for another environment, or the same with other settings, which `learn` makes start from these
+        policies and their scaling; with `search_symmetries` from the best image of each."""
+        made, source = transferred(self._saved(), self.policies, env, search_symmetries, freeze, settings)
+        model = ASAP.of(*made, workers=self._workers)
+        model._source = source
+        return model
 
     @classmethod
     def from_rules(cls, rules: str | os.PathLike, *names: Iterable[str], **bounds: ArrayLike) -> "ASAP":
         """A model without any environment, from rules, `observation_names` and `action_names`: it predicts, explains, plots,
         saves. `action_low` and `action_high` mean that actions are numbers to set."""
         task, (text, name) = without_env(*names, **bounds), read_text(rules)
-        model = cls.of(*compose([task.name], {"policy.rules": text}, None, None, {}, task, name, True))
+        model = cls.of(*compose([task.name], {"policy.rules": text}, None, None, {}, (task,), name, True))
         model._is_drawn = False
         return model
 
@@ -308,19 +316,16 @@ class ASAP:
     def plot(self, task: str | None = None, title: str | None = None, changes: bool = False) -> "Figure":
         """The map of the partition with its skills; with `changes`, beside that of the given rules."""
         shown, draw = self.task(task), reading.plot_changes if changes else reading.plot_policy
-        return draw(self, shown, title or f"{shown.name}, seed {self.seed}", self._play_to_read)
-
-    def _play_to_read(self, policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
-        """Policies on the same few episodes, for words and pictures."""
-        count = min(self.config.run.final_episodes, EPISODES_TO_READ)
-        return self.play(stack(policies), count, [0] * len(policies), deterministic)
+        return draw(self, shown, title or f"{shown.name}, seed {self.seed}", reading.few_episodes(self))
 
     def save(self, path: str | os.PathLike) -> None:
         """One sealed file with the whole learner's state, put in place at once: whole, or not at all."""
+        write_saved(Path(path), self._saved())
+
+    def _saved(self) -> Saved:
         state = to_arrays(self.policies) if self._state is None else self._state
         about = (self.num_episodes, self.num_timesteps), self._is_drawn, self._unsaid is None, self.verdict
-        saved = Saved(self.config, self.tasks, self.seed, state, self._state is not None, *about)
-        write_saved(Path(path), saved)
+        return Saved(self.config, self.tasks, self.seed, state, self._state is not None, *about)
 
     @classmethod
     def load(
@@ -340,8 +345,7 @@ class ASAP:
         """
         saved = read_saved(Path(path), SaidEnv(env, env_options), best)
         model = cls.of(saved.config, saved.tasks, workers=str(workers))
-        model._unsaid = None if saved.is_own else Path(path)
-        model._index = saved.index(integer_or_none("seed", seed))
+        model._unsaid, model._index = None if saved.is_own else Path(path), saved.index(integer_or_none("seed", seed))
         model._adopt(saved)
         return model
 

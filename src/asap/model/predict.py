@@ -26,7 +26,7 @@ class Predictor:
     def __init__(self, tasks: TaskSet, policy: ASAPPolicy, seed: int):
         self._tasks, self._policy, first = tasks, policy, tasks.tasks[0]
         self._read, self._act, self._shape = first.reader(), first.actor(), first.observation_shape
-        self._size = len(tasks.spec.observation_names)
+        self._size, self._is_alone = len(tasks.spec.observation_names), tasks.size == 1 and not first.drawn
         self._player = Player(plan_of(policy, self._size, tasks.descriptors))
         self._generator, self._seed, self._calls = host_generator(seed, _PREDICT), seed, 0
 
@@ -47,7 +47,7 @@ class Predictor:
         deterministic: bool,
         task: str | None,
     ) -> tuple[Any, Any]:
-        index = 0 if task is None and self._tasks.size == 1 else self._task(task)
+        index = 0 if task is None and self._is_alone else self._task(task)
         if state is None and getattr(obs, "shape", None) == self._shape:  # The usual call, without detours.
             skill, action = self._player.act(self._read(obs), NO_SKILL, deterministic, self._generator, index)
             return self._act(action), np.int64(skill)
@@ -77,10 +77,14 @@ class Predictor:
     def _task(self, name: str | None) -> int:
         """It need not be named where the policy does not look at it."""
         names = self._tasks.names
-        if name in names:
+        if name in names and not self._tasks.tasks[names.index(name)].drawn:
             return names.index(name)
-        if name is None and {self._policy.psi.task, self._policy.phi.task} == {"none"}:
-            return 0
+        if name in (None, *names) and {self._policy.psi.task, self._policy.phi.task} == {"none"}:
+            return 0 if name is None else names.index(name)
+        if self._tasks.has_ranges and name in (None, *names):
+            drawn = dict.fromkeys(one.name for task in self._tasks.tasks for one in task.drawn if one.spread)
+            cure = f"say them: model.on_task('NAME?{'&'.join(f'{one}=NUMBER' for one in drawn)}').predict(...)"
+            raise UserError("task", "which one is played? Episodes draw numbers of it", repr(name), cure)
         what = "which one is played?" if name is None else "the model was not made for it"
         raise UserError("task", what, repr(name), f"choose from {', '.join(names)}")
 

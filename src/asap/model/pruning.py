@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from asap.base.arrays import stack
 from asap.base.errors import UserError
@@ -109,7 +109,7 @@ def prune(model: "ASAP", loss: float, episodes: int, seed: int, on_progress: OnP
 
     def play(policies: list[ASAPPolicy], number_: int, at_random: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
         """Returns (policies, episodes), and what was observed."""
-        shaped = [_as_large(policy, whole.partition.num_planes) for policy in policies]
+        shaped = [as_large(policy, whole.partition.num_planes) for policy in policies]
         groups = [shaped] if whole.termination is None else [[policy] for policy in shaped]
         groups = [list(map(uniform, group)) for group in groups] if at_random else groups
         sure = model.config.run.deterministic and not at_random
@@ -128,7 +128,7 @@ def prune(model: "ASAP", loss: float, episodes: int, seed: int, on_progress: OnP
         return [PruneStep(*each, states) for each in zip(offers, returns, lost)]
 
     first, taken = next(seeds), []
-    now = Offer("all", whole, tuple(range(whole.partition.num_planes)), tuple(map(str, range(whole.num_skills))))
+    now = whole_of(model)
     returns, states = of_whole(first)
     before, random = float(returns.mean()), float(play([whole], first, at_random=True)[0].mean())
     allowed = loss * max(before - random, 0.0)
@@ -145,7 +145,7 @@ def prune(model: "ASAP", loss: float, episodes: int, seed: int, on_progress: OnP
         cost["share"] = cost["lost"] / (before - random) if before > random else None
     steps = [{"step": step.offer.words, **step.numbers()} for step in taken]
     count = (next(played) - 1) * episodes * model.tasks.size
-    return Pruned(_model_of(model, now.policy), steps, before, random, allowed, cost, episodes, count)
+    return Pruned(model_of(model, now.policy), steps, before, random, allowed, cost, episodes, count)
 
 
 def _preference(step: PruneStep) -> tuple[int, float]:
@@ -153,7 +153,7 @@ def _preference(step: PruneStep) -> tuple[int, float]:
     return len(step.offer.planes), float(step.lost.mean())
 
 
-def _as_large(policy: ASAPPolicy, planes: int) -> ASAPPolicy:
+def as_large(policy: ASAPPolicy, planes: int) -> ASAPPolicy:
     """The same policy in the shape of the whole one: all that is played is compiled once."""
     if policy.termination is not None:  # It would leave a skill where a region ends.
         return policy
@@ -165,21 +165,50 @@ def _as_large(policy: ASAPPolicy, planes: int) -> ASAPPolicy:
 
 def _smaller(whole: Offer, model: "ASAP", seen: np.ndarray | None) -> Iterator[Offer]:
     """One plane or one skill less, in every way."""
-    policy, tasks = whole.policy, model.tasks.tasks
-    partition, kept = policy.partition, policy.kept
-    few = sample_states(policy, tasks[0], seen)
-    few = np.asarray(few, np.float32)[:: max(1, len(few) * len(tasks) // MOST_STATES)]
-    states = np.tile(few, (len(tasks), 1))
-    m = np.repeat(np.asarray([task.descriptor for task in tasks], np.float32), len(few), axis=0)
-    of_region, regions = partition.skill_of_region, np.arange(partition.num_regions)
-    margins = np.asarray(partition.margins(policy.psi(states.T, m.T)))
-    played = (1 << np.arange(partition.num_planes)) @ (margins > 0)
+    fitting = _Fitting.of(whole, model, seen)
+    yield from _without_planes(whole, fitting)
+    yield from _merged(whole, fitting, None)
 
-    def offer(words: str, k: int | None, groups: list[tuple[int, ...]], region_skills: list[int]) -> Offer:
-        merged = merged_by_fit(policy, k, groups, region_skills, states, m, played)
+
+def merging_offers(model: "ASAP", seen: np.ndarray | None, pair: tuple[int, int] | None) -> list[Offer]:
+    """One skill less: this pair as one, or any of those that act most alike."""
+    whole = whole_of(model)
+    return list(_merged(whole, _Fitting.of(whole, model, seen), pair))
+
+
+def whole_of(model: "ASAP") -> Offer:
+    policy = model.policy
+    return Offer("all", policy, tuple(range(policy.partition.num_planes)), tuple(map(str, range(policy.num_skills))))
+
+
+class _Fitting(NamedTuple):
+    """The states that new skills are fitted to."""
+
+    whole: Offer
+    states: Float[np.ndarray, "N O"]
+    m: Float[np.ndarray, "N Z"]
+    played: Int[np.ndarray, "N"]  # The region of each.
+
+    @classmethod
+    def of(cls, whole: Offer, model: "ASAP", seen: np.ndarray | None) -> "_Fitting":
+        policy, tasks = whole.policy, model.tasks.tasks
+        few = sample_states(policy, tasks[0], seen)
+        few = np.asarray(few, np.float32)[:: max(1, len(few) * len(tasks) // MOST_STATES)]
+        states = np.tile(few, (len(tasks), 1))
+        m = np.repeat(np.asarray([task.descriptor for task in tasks], np.float32), len(few), axis=0)
+        margins = np.asarray(policy.partition.margins(policy.psi(states.T, m.T)))
+        return cls(whole, states, m, (1 << np.arange(policy.partition.num_planes)) @ (margins > 0))
+
+    def offer(self, words: str, k: int | None, groups: list[tuple[int, ...]], region_skills: list[int]) -> Offer:
+        whole = self.whole
+        merged = merged_by_fit(whole.policy, k, groups, region_skills, self.states, self.m, self.played)
         planes = tuple(plane for index, plane in enumerate(whole.planes) if index != k)
         return Offer(words, merged, planes, tuple("+".join(whole.skills[s] for s in group) for group in groups))
 
+
+def _without_planes(whole: Offer, fitting: _Fitting) -> Iterator[Offer]:
+    partition, kept = whole.policy.partition, whole.policy.kept
+    of_region, regions = partition.skill_of_region, np.arange(partition.num_regions)
     for k in range(partition.num_planes):
         if k in kept.planes:
             continue
@@ -187,12 +216,16 @@ def _smaller(whole: Offer, model: "ASAP", seen: np.ndarray | None) -> Iterator[O
         pairs, new = np.unique(np.sort(np.stack([low, high], -1), axis=1), axis=0, return_inverse=True)
         groups = [tuple(sorted(set(pair))) for pair in pairs.tolist()]
         if not any(set(group) & set(kept.skills) for group in groups if len(group) > 1):
-            yield offer(f"without plane {whole.planes[k] + 1}", k, groups, new.ravel().tolist())
-    for first, second in _alike(policy, states, m):
+            yield fitting.offer(f"without plane {whole.planes[k] + 1}", k, groups, new.ravel().tolist())
+
+
+def _merged(whole: Offer, fitting: _Fitting, pair: tuple[int, int] | None) -> Iterator[Offer]:
+    partition = whole.policy.partition
+    for first, second in _alike(whole.policy, fitting.states, fitting.m) if pair is None else [pair]:
         groups = [(first, second) if s == first else (s,) for s in range(partition.num_skills) if s != second]
         place = {s: index for index, group in enumerate(groups) for s in group}
         words = f"skills {whole.skills[first]} and {whole.skills[second]} as one"
-        yield offer(words, None, groups, [place[s] for s in of_region.tolist()])
+        yield fitting.offer(words, None, groups, [place[s] for s in partition.skill_of_region.tolist()])
 
 
 def _alike(policy: ASAPPolicy, states: np.ndarray, m: np.ndarray) -> list[tuple[int, int]]:
@@ -205,7 +238,7 @@ def _alike(policy: ASAPPolicy, states: np.ndarray, m: np.ndarray) -> list[tuple[
     return sorted(pairs, key=lambda pair: squares[list(pair)].sum() - 2 * products[pair])[:MOST_PAIRS]
 
 
-def _model_of(model: "ASAP", policy: ASAPPolicy) -> "ASAP":
+def model_of(model: "ASAP", policy: ASAPPolicy) -> "ASAP":
     """A model of the smaller policy, whose settings say its size."""
     config, partition = model.config, policy.partition
     run = {"run.seed": model.seed, "run.seeds": 1}

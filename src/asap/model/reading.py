@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asap.base.arrays import stack
 from asap.base.errors import UserError
 from asap.base.numbers import play_in_words
 from asap.base.spec import Task, TaskSet
@@ -30,6 +31,16 @@ if TYPE_CHECKING:
 Play = Callable[
     [list[ASAPPolicy], bool], Evaluation
 ]  # Policies on the same few episodes of all tasks, by chance or not.
+
+EPISODES_TO_READ = 200  # Played at most to tell how much each skill is used, for words and pictures.
+
+
+def few_episodes(model: "ASAP") -> Play:
+    def play(policies: list[ASAPPolicy], deterministic: bool) -> Evaluation:
+        count = min(model.config.run.final_episodes, EPISODES_TO_READ)
+        return model.play(stack(policies), count, [0] * len(policies), deterministic)
+
+    return play
 
 
 def explanation(

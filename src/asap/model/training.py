@@ -23,7 +23,7 @@ from asap.config.toml import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress
 from asap.learn.loop import Loop
-from asap.learn.search import found_start, num_tried
+from asap.learn.source import NOTHING_TAKEN, TakenOver, found_start, num_tried, with_optimizer
 from asap.learn.state import (
     Budget,
     Start,
@@ -60,6 +60,7 @@ class Training(NamedTuple):
     notice: Callable[[str], None]
     given: ASAPPolicy | None = None  # To start from, stacked over seeds, in place of policies that are drawn.
     phase: Phase = no_phase
+    source: TakenOver = NOTHING_TAKEN  # What else is taken over of who had the given policies.
 
 
 def train(
@@ -70,13 +71,13 @@ def train(
     Who stops gets no evaluation; before the first state there is nothing to return, and `Interrupted` is raised.
     """
     began, config, tasks, record = time.monotonic(), training.config, training.tasks, training.record
-    player = choose(config, tasks, training.workers, training.folder, training.notice, stop=stop)
+    player = choose(config, tasks, training.workers, training.folder, training.notice, stop=stop, record=record.append)
     with contextlib.closing(player) as experience:
         loop = Loop(config, experience, record, training.callbacks)
         if saved is None:
             starts = _starts(training, experience)
             training.phase("compiling")
-            states = loop.start(starts)
+            states = with_optimizer(loop.start(starts), training.source)
             loop.record_start(states)
         else:
             states = restored(loop.template(blank_start(config, tasks)), saved)
@@ -176,6 +177,7 @@ def train_run(
     saved: Arrays | None = None,
     evaluates: bool = True,
     phase: Phase = no_phase,
+    source: TakenOver = NOTHING_TAKEN,
 ) -> tuple[TrainState, Result]:
     """A training that is recorded in a run directory: it goes on from the newest checkpoint there. Without one, nothing is
     written to disk unless something fails.
@@ -184,14 +186,15 @@ def train_run(
     """
     if run is None:
         with temporary_folder() as folder:
-            training = Training(config, tasks, InMemory(), callbacks, workers, folder, print_note, given, phase)
+            playing = workers, folder, print_note, given, phase, source
+            training = Training(config, tasks, InMemory(), callbacks, *playing)
             return train(training, saved, stop, evaluates)
 
     def notice(text: str) -> None:
         run.notice(text)
         run.append({"kind": "notice", "message": text})
 
-    training = Training(config, tasks, run, callbacks, workers, run.path, notice, given, phase)
+    training = Training(config, tasks, run, callbacks, workers, run.path, notice, given, phase, source)
     with run.locked():
         checkpoint = run.latest()
         if checkpoint is not None:
@@ -248,6 +251,8 @@ def _starts(training: Training, experience: Experience) -> Start:
     config, tasks, given = training.config, training.tasks, training.given
     if given is not None:
         given = fitting(given, stack([drawn_policy(config, tasks, seed) for seed in seeds_of(config)]), config)
+        for note in training.source.notes:
+            training.notice(note)
     found = []
     for index, seed in enumerate(seeds_of(config)):
         if given is None and config.policy.rules:
@@ -259,7 +264,12 @@ def _starts(training: Training, experience: Experience) -> Start:
             found.append(start)
             continue
         own = None if given is None else member(given, index)
-        found.append(found_start(config, experience, seed, own, _searching(training, index)))
+        progress, source = _searching(training, index), training.source.of_seed(index)
+        start, winner = found_start(config, experience, seed, own, progress, source)
+        found.append(start)
+        if winner is not None:
+            training.notice(winner.note())
+            training.record.append({"kind": "symmetries", **winner.as_dict()})
     _warn(training, experience, found[0].policy)
     return stack(found)
 
@@ -282,7 +292,7 @@ def fitting(given: ASAPPolicy, drawn: ASAPPolicy, config: Config) -> ASAPPolicy:
     What was learned and its scaling are taken over; all else, such as how sharp the planes are, is as the config says.
     """
     shapes = [[leaf.shape[1:] for leaf in jax.tree.leaves(_learned(tree))] for tree in (given, drawn)]
-    count, needed, source = given.partition.beta.shape[0], config.run.seeds, config.run.source
+    count, needed, source = given.partition.beta.shape[0], config.run.seeds, config.run.source or "the model"
     if shapes[0] != shapes[1]:
         what = f"its policies have {_size_in_words(given)}, this task needs {_size_in_words(drawn)}"
         cure = "choose tasks with the same observations and actions, K and features"

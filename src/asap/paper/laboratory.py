@@ -17,15 +17,15 @@ from asap.base.arrays import member
 from asap.base.episodes import EVALUATION
 from asap.base.spec import Task, TaskSet
 from asap.base.stats import SeedCurve
-from asap.compose import compose, tasks_text, transfer_settings
+from asap.compose import compose, tasks_text
 from asap.config.schema import Config
 from asap.config.settings import NO_VALUES, Values, override
 from asap.config.toml import to_item, to_toml
 from asap.envs import catalog
 from asap.experience.compiled import Compiled
 from asap.experience.protocol import EpisodeIds, Evaluation, ignore_progress
-from asap.model.files import source_policies
 from asap.model.result import Result
+from asap.model.source import start_from, transfer_settings
 from asap.model.training import train_run
 from asap.policy.policy import ASAPPolicy
 from asap.runs.directory import Run
@@ -147,8 +147,9 @@ class Laboratory:
         path = self.out / "runs" / label
         run = Run.create_or_continue(path, to_toml(config), tasks_text(config, tasks))
         with self.progress(config, label) as progress:
-            given, phase = source_policies(config), progress.phase
-            states, result = train_run(run, config, tasks, self.stop, [progress.show], given=given, phase=phase)
+            (given, source), phase = start_from(config, tasks), progress.phase
+            how = {"given": given, "phase": phase, "source": source}
+            states, result = train_run(run, config, tasks, self.stop, [progress.show], **how)
         if self.stop.requested:
             raise SystemExit(self.stop.exit_code)
         self.records[label] = TrainedRun(result, jax.tree.map(np.asarray, states.outcome), path, command)

@@ -4,13 +4,14 @@ import dataclasses
 import itertools
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from asap.base.errors import UserError
-from asap.base.spec import Task
+from asap.base.spec import Drawn, Task
 from asap.config.schema import Config, LearnConfig, PolicyConfig
 from asap.config.settings import shown
 from asap.policy.features import Basis, Features, Fourier, Network, Polynomial
@@ -103,17 +104,21 @@ def require_sensible(config: PolicyConfig, task: Task) -> None:
 def build_psi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
     first = tasks[0]
     inputs = _input_indices(config, first)
-    task_features = config.task_features
-    if task_features == "auto":
-        task_features = "interactions" if len(tasks) > 1 else "none"
-    return Features.of(_basis(config, first, len(inputs)), inputs, task_features)
+    return Features.of(_basis(config, first, len(inputs)), inputs, _task_features(config, tasks))
+
+
+def _task_features(config: PolicyConfig, tasks: tuple[Task, ...]) -> str:
+    if config.task_features != "auto":
+        return config.task_features
+    return "interactions" if len(tasks) > 1 or any(task.drawn for task in tasks) else "none"
 
 
 def build_phi(config: PolicyConfig, tasks: tuple[Task, ...]) -> Features:
     inputs = _input_indices(config, tasks[0])
     # Without planes nothing else could see the task.
-    sees_task = not config.hyperplanes and config.task_features != "auto" and config.skills in ("linear", "network")
-    task_features = config.task_features if sees_task else "none"
+    is_asked = config.task_in_skills or (not config.hyperplanes and config.task_features != "auto")
+    sees_task = is_asked and config.skills in ("linear", "network")
+    task_features = _task_features(config, tasks) if sees_task else "none"
     if config.skills == "network":
         return Features.of(_network(config, len(inputs)), inputs, task_features)
     return Features.of(Polynomial(1 if config.skills == "linear" else 0), inputs, task_features)
@@ -240,8 +245,13 @@ def _require_region_skills(config: PolicyConfig) -> None:
 ONE_TASK = np.zeros((1, 0), np.float32)  # The descriptors of a task that has none.
 
 
-def plan_of(policy: ASAPPolicy, num_observations: int, descriptors: Float[np.ndarray, "M Z"] = ONE_TASK) -> Plan:
-    """Of one seed, for all tasks whose descriptors are given."""
+def plan_of(
+    policy: ASAPPolicy,
+    num_observations: int,
+    descriptors: Float[np.ndarray, "M Z"] = ONE_TASK,
+    drawn: Sequence[Sequence[Drawn]] = (),
+) -> Plan:
+    """Of one seed, for all tasks whose descriptors are given, with what of them episodes draw."""
     static: dict[str, Any] = {"termination": policy.termination}
     if policy.partition.region_skills is not None:
         static["region_skills"] = list(policy.partition.region_skills)
@@ -251,6 +261,8 @@ def plan_of(policy: ASAPPolicy, num_observations: int, descriptors: Float[np.nda
         "theta": policy.skills.theta,
         "descriptors": descriptors,
     }
+    if any(drawn):
+        static["drawn"] = [list(map(list, of_task)) for of_task in drawn]
     if isinstance(policy.skills, GaussianSkills):
         static["skills"], arrays["log_std"] = "gaussian", policy.skills.log_std
     elif isinstance(policy.skills, UniformSkills):

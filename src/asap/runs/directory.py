@@ -74,7 +74,7 @@ class Run:
         if not os.path.lexists(run.path):
             raise UserError("run", "no such directory", path, cure)
         if not run.path.is_dir():
-            cure += "; a saved model learns on in Python: ASAP.load(FILE).learn(STEPS)"
+            cure += "; go on from a saved model by `asap train --from FILE`"
             raise UserError("run", "is a file, not a run directory", path, cure)
         with contextlib.suppress(PermissionError):  # Reported by config_text, with its own name.
             if _CONFIG not in os.listdir(run.path):

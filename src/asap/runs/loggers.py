@@ -10,12 +10,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from asap.base.errors import UserError, to_stderr
+from asap.base.spec import short_name
 from asap.config.schema import Config
 from asap.runs.events import Callback, Report
 
@@ -44,7 +45,7 @@ class ProgressBar:
             self.bar = Progress(described, BarColumn(), state, TimeElapsedColumn(), console=Console(stderr=True))
             self.line = self.bar.add_task(f"{self.label}: {self._state}", total=self.budget, state="")
         else:
-            self.label = label or "+".join(config.run.tasks)
+            self.label = label or short_name(config.run.tasks)
 
     def __enter__(self) -> "ProgressBar":
         if self.bar is not None:
@@ -63,7 +64,7 @@ class ProgressBar:
         """A callback between updates."""
         done = report.env_steps if self.in_steps else report.episodes
         stages = set(report.event.get("stage", ())) - {"main", "over"}
-        self.tell(report.update, int(np.min(done)), float(np.mean(report.returns)), " and ".join(sorted(stages)))
+        self.tell(report.update, int(np.min(done)), _mean(report.returns), " and ".join(sorted(stages)))
 
     def tell(self, update: int, done: int, mean: float, stage: str = "") -> None:
         self.count(done, f", update {update}", f", return {mean:.1f}{stage and f', {stage}'}")
@@ -86,17 +87,24 @@ class ProgressBar:
             to_stderr(f"{self.label}: {self._state}, {time.monotonic() - began:.0f} s")
 
 
+def _mean(values: np.ndarray) -> float:
+    """Of what is known: of many tasks, a few episodes are not on each."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
+
+
 _NAMES = {name: f"train/{name}" for name in "entropy explained_variance gradient_theta gradient_beta movement".split()}
 _NAMES["kl"] = "train/approx_kl"
 
 
-def metrics_of(report: Report, seed: int, seconds: float) -> dict[str, float]:
-    """What one seed has to tell, by name. What is not known is left out."""
-    event = report.event
+def metrics_of(report: Report, seed: int, seconds: float, tasks: Sequence[str] = ()) -> dict[str, float]:
+    """What one seed has to tell, by name; of several tasks, also task by task. What is not known is left out."""
+    event, success = report.event, np.asarray(report.event["success"], float)[seed]
+    named = list(enumerate(tasks)) if len(tasks) > 1 else []
     values = {
-        "rollout/ep_rew_mean": report.returns[seed].mean(),
+        "rollout/ep_rew_mean": _mean(report.returns[seed]),
         "rollout/ep_len_mean": report.lengths[seed],
-        "rollout/success_rate": np.mean(np.asarray(event["success"], float)[seed]),
+        "rollout/success_rate": _mean(success),
         "time/iterations": report.update,
         "time/total_timesteps": report.env_steps[seed],
         "time/episodes": report.episodes[seed],
@@ -104,6 +112,8 @@ def metrics_of(report: Report, seed: int, seconds: float) -> dict[str, float]:
         "time/fps": report.env_steps[seed] / max(seconds, 1e-9),
         "train/n_updates": report.update,
         **{name: np.asarray(event[key], float)[seed] for key, name in _NAMES.items() if key in event},
+        **{f"tasks/{name}/ep_rew_mean": report.returns[seed, m] for m, name in named},
+        **{f"tasks/{name}/success_rate": success[m] for m, name in named},
         **{f"skills/usage_{skill}": share for skill, share in enumerate(event["usage"][seed])},
     }
     return {name: float(value) for name, value in values.items() if np.isfinite(value)}
@@ -135,7 +145,8 @@ def _callback(config: Config, write: Write) -> Callback:
 
     def write_metrics(report: Report) -> None:
         for seed in range(config.run.seeds):
-            write(seed, metrics_of(report, seed, time.monotonic() - began), int(report.env_steps[seed]))
+            metrics = metrics_of(report, seed, time.monotonic() - began, config.run.tasks)
+            write(seed, metrics, int(report.env_steps[seed]))
 
     return write_metrics
 
@@ -150,7 +161,7 @@ def _tensorboard(folder: str, config: Config) -> Iterator[Write]:
     except ImportError:
         cure = "pip install 'asap-rl[tensorboard]'"
         raise UserError("tensorboard_log", "needs the package tensorboard", folder, cure) from None
-    name, first = "+".join(config.run.tasks).replace("/", "-"), config.run.seed
+    name, first = short_name(config.run.tasks).replace("/", "-"), config.run.seed
     seeds = range(first, first + config.run.seeds)
     writers = [EventFileWriter(os.path.join(folder, f"{name}-seed-{seed}")) for seed in seeds]
 

@@ -13,8 +13,8 @@ from typing import Literal
 
 from asap.base.episodes import EpisodeId
 from asap.base.errors import RunError
+from asap.workers.episode import nobody_watches
 from asap.workers.messages import Ready, Refused
-from asap.workers.play import nobody_watches
 from asap.workers.work import MAKING, Died, Event, Failed, Finished, Work, WorkerProgress, Workers
 
 LONGEST_START = 60.0  # Seconds for making an environment, or the step timeout if that is longer.

@@ -9,9 +9,10 @@ from asap.base.errors import RunError, UserError
 from asap.base.files import reported
 from asap.envs.gymnasium.make import HostedSource
 from asap.workers.dispatch import Dispatcher
+from asap.workers.episode import nobody_watches
 from asap.workers.failures import Recording, failure
 from asap.workers.messages import Ready
-from asap.workers.play import Environments, nobody_watches, play_chunk
+from asap.workers.play import Environments, play_chunk
 from asap.workers.pool import Pool
 from asap.workers.work import Event, Failed, Work, WorkerProgress, Workers
 
@@ -35,6 +36,7 @@ def hire(
 
     def explain(failed: Failed) -> RunError:
         source, limits = sources[failed.episode.task]
+        source = source.of_episode(failed.episode)
         if source.make is not None or not (failed.actions or failed.traceback):
             return failure(failed, source)
         path = folder / f"failed-episode-{failed.episode.number}.json"

@@ -34,6 +34,10 @@ def time_limit(env: Any, limits: EnvLimits) -> int:
     return min((int(limit) for limit in (limits.max_steps, own) if limit is not None), default=DEFAULT_LIMIT)
 
 
+def cut_note(limit: int) -> str:
+    return f"an episode that did not end by itself was cut after {limit} steps (max_steps)"
+
+
 class Notes:
     """About an environment, each kind of them once. Not part of `CheckedEnv`: a cycle of references through what
     `reading` keeps would leave an abandoned episode's stdout in place until the next garbage collection."""
@@ -61,7 +65,7 @@ class CheckedEnv:
 
     def __init__(self, source: EnvSource, limits: EnvLimits):
         self._limits, self._isolated, notes = limits, Isolated(), Notes()
-        self._note, self.take_notes = notes.add, notes.take
+        self._note, self.take_notes, self._call = notes.add, notes.take, self._isolated.call
         before = Surroundings.now()
         try:
             self._env = self._isolated.run(source.build)
@@ -106,7 +110,7 @@ class CheckedEnv:
         self._actions.append(action)
         self._elapsed += 1
         try:
-            answer = self._isolated.call(self._env.step, theirs)
+            answer = self._call(self._env.step, theirs)
         except BaseException as error:
             if is_of_a_person(error):
                 raise
@@ -176,8 +180,7 @@ class CheckedEnv:
     def _finish(self, terminated: bool, truncated: bool, info: Any) -> None:
         self.terminated, self.success = terminated, success(info, functools.partial(self._note, "success"))
         if not (terminated or truncated):
-            what = f"an episode that did not end by itself was cut after {self._limit} steps (max_steps)"
-            self._note("max_steps", what)
+            self._note("max_steps", cut_note(self._limit))
         if self._watches_bounds and self._seen:
             # All observations at once: looked at one by one they would cost more than the rest of the checks.
             outside = self._outside(np.concatenate(self._seen).reshape(len(self._seen), -1))

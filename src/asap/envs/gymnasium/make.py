@@ -6,53 +6,31 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec, PathFinder
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from asap.base.episodes import EpisodeId
 from asap.base.errors import UserError, message_of
+from asap.base.spec import base_of
 from asap.envs.gymnasium.isolation import is_of_a_person
+from asap.envs.gymnasium.limits import EnvLimits, harmless
+from asap.envs.gymnasium.parameters import Named, parse
 from asap.envs.gymnasium.registration import did_you_mean, known_ids, meant, nearest, stem
 
 NO_ENV = "rules"  # The name of what rules are for that came without any environment.
 FIELD = "env"
-LONGEST_WORD = 64  # Of a stranger's options.
-_IN_PATHS = ("/", "\\", "..", ":")
 
 
 class EnvNotMade(UserError):
     """An environment could not be made, or may not be: words and pictures do without."""
 
 
-class EnvLimits(NamedTuple):
-    """What an environment is held to."""
-
-    max_steps: int | None = None  # None: the environment's own time limit, or 1000 where it has none.
-    strict_obs: bool = False  # Observations outside their bounds: an error rather than a note.
-    reward_scale: float = 1.0
-    env_retries: int = 5  # env.retries, for a `reset` that raises; files have it by this name.
-
-    @classmethod
-    def checked(cls, *values: Any, **named: Any) -> "EnvLimits":
-        """Those that a file tells; raises TypeError or ValueError."""
-        limits = cls(*values, **named)
-        for name, low, high in (("max_steps", 1, 2**63 - 1), ("env_retries", 0, 1000)):
-            number = getattr(limits, name)
-            is_default = number is None and name == "max_steps"
-            if not is_default and (type(number) is not int or not low <= number <= high):
-                raise ValueError(f"{name} must be an integer from {low} to {high}")
-        scale = limits.reward_scale
-        if type(scale) not in (int, float) or not 0 < scale <= sys.float_info.max or float(scale) != scale:
-            raise ValueError("reward_scale must be a finite number above 0")
-        if type(limits.strict_obs) is not bool:
-            raise ValueError("strict_obs must be true or false")
-        return limits._replace(reward_scale=float(scale))
-
-
 class EnvSource(NamedTuple):
     """A recipe for an environment. Without `make` it is plain data that any worker can follow."""
 
-    name: str  # "CartPole-v1", "module:Id-v0" or "module:function".
+    name: str  # "CartPole-v1", "module:Id-v0" or "module:function"; parameters may follow: "CartPole-v1?length=0.3".
     options: dict[str, Any] = {}  # Keyword arguments, as JSON has them.
     make: Callable[..., Any] | None = None  # In this process only.
     named_by: str = ""  # A file of unknown origin that alone names it: it is neither imported nor called.
@@ -74,7 +52,7 @@ class EnvSource(NamedTuple):
             return cls(f"{kind.__module__}:{kind.__qualname__}", {}, lambda: found)
         if callable(origin) and not isinstance(origin, gymnasium.Env):
             module, name = getattr(origin, "__module__", None), getattr(origin, "__qualname__", type(origin).__name__)
-            return cls(f"{module or '?'}:{name}", options, origin)
+            return cls(f"{module or 'unknown'}:{name}", options, origin)
         require_env(origin, type(origin).__name__)
         if options:
             what = "an environment that is already made takes no options"
@@ -87,18 +65,38 @@ class EnvSource(NamedTuple):
             options["max_episode_steps"] = spec.max_episode_steps
         return cls(spec.id, options, Lent(origin))
 
+    @property
+    def named(self) -> Named:
+        return parse(self.name)
+
+    @property
+    def base(self) -> str:
+        """The name without parameters."""
+        return base_of(self.name)
+
+    def of_episode(self, episode: EpisodeId) -> "EnvSource":
+        """With the values that the episode draws from ranges."""
+        return self._replace(name=self.named.of_episode(episode).text) if self.named.has_ranges else self
+
+    def without_parameters(self) -> "EnvSource":
+        return self._replace(name=self.base)
+
     def build(self) -> Any:
-        """A gymnasium.Env."""
+        """A gymnasium.Env. Of a range, the value in the middle: an episode's own is that of `of_episode`."""
         return require_env(self.made(), self.name)
 
-    def made(self) -> Any:
+    def made(self, note: Callable[[str], None] = lambda text: None) -> Any:
         """What the recipe leads to; all that goes wrong on the way is the user's to know in one line."""
         if self.named_by:
             if ":" not in self.name:
-                require_registered(self.name)  # What nobody has registered is more likely a slip.
+                require_registered(self.base)  # What nobody has registered is more likely a slip.
             raise _named_by_a_stranger(self)
         try:
-            return self._maker()()
+            if not self.named.parameters:
+                return self.maker()()
+            from asap.envs.gymnasium.variant import build_variant
+
+            return build_variant(self, note)
         except UserError:
             raise
         except BaseException as error:
@@ -106,9 +104,24 @@ class EnvSource(NamedTuple):
                 raise
             raise _explain(self.name, error) from error
 
+    def has_vector_form(self) -> bool:
+        """Whether Gymnasium's registry has one, for a plain id."""
+        if self.named_by or self.make is not None or ":" in self.name and _find_factory(self.name) is not None:
+            return False
+        import gymnasium
+
+        spec = gymnasium.registry.get(self.name.rpartition(":")[2])
+        return spec is not None and spec.vector_entry_point is not None
+
+    def build_vector(self, num_lanes: int) -> Any:
+        """A gymnasium.vector.VectorEnv."""
+        import gymnasium
+
+        return gymnasium.make_vec(self.name, num_lanes, vectorization_mode="vector_entry_point", **self.options)
+
     def by_stranger(self, path: str | os.PathLike) -> "EnvSource":
         """As a file of unknown origin may name it: ids of Gymnasium's own are made, with harmless options; no other."""
-        if is_registered(self.name):
+        if is_registered(self.base):
             return self._replace(options=harmless(self.options))
         return self._replace(named_by=os.fspath(path))
 
@@ -125,31 +138,40 @@ class EnvSource(NamedTuple):
         return self._replace(make=None)
 
     @property
+    def is_lent(self) -> bool:
+        """An environment that is already made."""
+        return isinstance(self.make, Lent)
+
+    @property
     def is_local(self) -> bool:
         """Of a script or a function: no command finds it by its name."""
         return self.make is not None and (self.name.startswith("__main__:") or "<" in self.name)
 
-    def _maker(self) -> Callable[[], Any]:
+    def maker(self, more: Mapping[str, Any] = MappingProxyType({})) -> Callable[[], Any]:
         from asap.envs.jax_native.interface import GYMNAX, make_gymnax
 
         if isinstance(self.make, Lent):
             return self.make
         if self.make is None and self.name.startswith(GYMNAX):
-            return functools.partial(make_gymnax, self.name.removeprefix(GYMNAX), self.options)
-        factory = _find_factory(self.name) if self.make is None else self.make
-        if factory is not None:
-            return functools.partial(factory, **self.options)
+            return functools.partial(make_gymnax, self.base.removeprefix(GYMNAX), self.options)
+        if (factory := self.factory()) is not None:
+            return functools.partial(factory, **{**self.options, **more})
         import gymnasium
 
-        require_registered(self.name)
-        return functools.partial(gymnasium.make, self.name, **{"disable_env_checker": True, **self.options})
+        require_registered(self.base)
+        return functools.partial(gymnasium.make, self.base, **{"disable_env_checker": True, **self.options, **more})
+
+    def factory(self) -> Callable[..., Any] | None:
+        """What makes it; None for an id of Gymnasium."""
+        return _find_factory(self.base) if self.make is None else self.make
 
 
 def is_registered(name: str) -> bool:
-    """Whether it is an id, with or without its version, that importing gymnasium and asap has registered."""
+    """Whether it is an id, with or without its version, that importing gymnasium and asap has registered; parameters
+    may follow."""
     import gymnasium  # noqa: F401 - Registers.
 
-    known = known_ids()
+    known, name = known_ids(), base_of(name)
     return name in known or any(stem(each) == name for each in known)
 
 
@@ -163,17 +185,6 @@ def require_registered(name: str) -> None:
     gymnasium_id = name.rpartition(":")[2]
     if gymnasium_id not in gymnasium.registry and not any(stem(known) == gymnasium_id for known in gymnasium.registry):
         raise EnvNotMade(FIELD, f"'{name}' is not registered", cure=nearest(gymnasium_id, name))
-
-
-def harmless(options: dict[str, Any]) -> dict[str, Any]:
-    """Of a stranger's options, numbers, booleans and short words that name no file, module or address."""
-
-    def is_harmless(value: Any) -> bool:
-        if isinstance(value, str):
-            return len(value) <= LONGEST_WORD and value.isprintable() and not any(part in value for part in _IN_PATHS)
-        return isinstance(value, bool | int | float)
-
-    return {key: value for key, value in options.items() if key != "render_mode" and is_harmless(value)}
 
 
 def _named_by_a_stranger(source: EnvSource) -> EnvNotMade:
@@ -240,7 +251,7 @@ def _why_not_portable(source: EnvSource) -> str:
     if isinstance(source.make, Lent):
         return "what was set on it would be lost"
     if source.make is not None:
-        module, _, name = source.name.partition(":")
+        module, _, name = source.base.partition(":")
         if "<lambda>" in name or "<locals>" in name:
             return "lambda" if "<lambda>" in name else "a local function"
         if module == "__main__":

@@ -16,7 +16,8 @@ from asap.envs.gymnasium.errors import EnvError, show
 from asap.envs.gymnasium.spaces import num_numbers
 
 LARGEST = float(np.finfo(np.float32).max)
-_SURELY = 1e38  # Numbers below this fit into float32.
+SURELY = 1e38  # Numbers below this fit into float32.
+SUCCESS_KEYS = "is_success", "success"  # Of infos.
 _FEW = 64
 
 Notice = Callable[[str], None]
@@ -75,7 +76,7 @@ def _vector(space: spaces.Box | spaces.MultiBinary, notice: Notice, place: str) 
     def read(observation: Any) -> Float[np.ndarray, "O"]:
         if is_float and type(observation) is np.ndarray and observation.dtype is dtype and observation.shape == shape:
             flat = observation if is_flat else observation.ravel()
-            if size(flat) < _SURELY:
+            if size(flat) < SURELY:
                 return flat.astype(np.float32)
         return _with_care(observation, space, notice, place)
 
@@ -180,7 +181,7 @@ def _is_truth(value: Any) -> bool:
 
 def success(info: Any, notice: Notice) -> bool | None:
     """By the two keys that environments use for it; None where they do not tell."""
-    for key in ("is_success", "success"):
+    for key in SUCCESS_KEYS:
         value = dict.get(info, key) if isinstance(info, dict) else None  # A dict of their own kind may raise.
         if value is None:
             continue

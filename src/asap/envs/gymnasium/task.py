@@ -1,9 +1,11 @@
 """Environments that are not ours: what the learner must know about one before workers play it."""
 
+import contextlib
+import dataclasses
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import gymnasium
@@ -13,7 +15,7 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from jaxtyping import Float
 
 from asap.base.errors import UserError
-from asap.base.spec import Spec
+from asap.base.spec import Drawn, Spec
 from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError, show
@@ -21,7 +23,8 @@ from asap.envs.gymnasium.isolation import Isolated, Surroundings
 from asap.envs.gymnasium.make import NO_ENV, EnvLimits, EnvSource, HostedSource, require_env
 from asap.envs.gymnasium.names import action_names, is_name, observation_names
 from asap.envs.gymnasium.observations import reading
-from asap.envs.gymnasium.spaces import bounds, check_spaces, control, num_actions, num_numbers, shape_of
+from asap.envs.gymnasium.spaces import bounds, check_spaces, control, shape_of
+from asap.envs.gymnasium.variant import require_kept, settable_of
 
 Described = TypeVar("Described")
 
@@ -60,10 +63,17 @@ class EnvTask:
     action_space: Space
     notes: tuple[str, ...] = ()  # What the user should know before it is learned; not kept in files.
     is_recorded: bool = False  # Read from a file: nobody has looked at the environment in this process.
+    descriptor: tuple[float, ...] = ()  # Of a family: see `asap.envs.gymnasium.family`.
+    drawn: tuple[Drawn, ...] = ()
+    own_values: Mapping[str, float] = dataclasses.field(
+        default_factory=dict
+    )  # The environment's numbers without parameters.
+    recorded_values: Mapping[str, float] = dataclasses.field(
+        default_factory=dict
+    )  # Those of them that its family needs.
     basis: ClassVar[str] = "linear"
     misspecified: ClassVar[tuple[float, ...]] = ()
     approximate: ClassVar[tuple[float, ...]] = ()
-    descriptor: ClassVar[tuple[float, ...]] = ()
     reference: ClassVar[None] = None  # Nobody has measured any.
     play_settings: ClassVar[Mapping[str, Any]] = PLAY_SETTINGS
     budget: ClassVar[Mapping[str, Any]] = {"run.steps": 300_000}
@@ -126,15 +136,20 @@ class EnvTask:
         return control(self.action_space)
 
     def record(self) -> dict[str, Any]:
-        """All that a policy for the task needs to be used again, as JSON has it; the environment itself stays outside."""
+        """All that a policy for the task needs to be used again, as JSON has it; the environment itself stays outside.
+
+        Numbers of its family follow from the names of all tasks, and the environment's own values.
+        """
+        spec = replace(self.spec, descriptor_names=(), descriptor_units=())
         return {
             "name": self.name,
             "options": self.source.options if self.source.make is None else {},
             "rules": list(self.limits),
-            "spec": {name: value for name, value in asdict(self.spec).items() if name not in _OF_SPACES},
+            "spec": {name: value for name, value in asdict(spec).items() if name not in _OF_SPACES},
             "reward_threshold": self.threshold,
             "observation_space": space_records.record(self.observation_space),
             "action_space": space_records.record(self.action_space),
+            **({"own_values": dict(self.recorded_values)} if self.recorded_values else {}),
         }
 
 
@@ -159,14 +174,18 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 def describe(source: EnvSource, limits: EnvLimits) -> HostedTask:
     """Makes the environment once, to look at it; raises UserError where it cannot be learned."""
-    return seen_from(source, lambda env: described_env(require_env(env, source.name), source, limits))
+    notes: list[str] = []
+    look = lambda env: described_env(require_env(env, source.name), source, limits, notes)  # noqa: E731
+    return seen_from(source, look, notes.append)
 
 
-def seen_from(source: EnvSource, look: Callable[[Any], Described]) -> Described:
+def seen_from(
+    source: EnvSource, look: Callable[[Any], Described], note: Callable[[str], None] = lambda text: None
+) -> Described:
     """What somebody says who looks at the environment, which is made for that."""
     before, isolated = Surroundings.now(), Isolated()
     try:
-        env = isolated.run(source.made)
+        env = isolated.run(source.made, note)
         try:
             return isolated.run(look, env)
         finally:
@@ -185,17 +204,17 @@ def require_fit(given: EnvTask, wanted: EnvTask, notice: Callable[[str], None]) 
     """Spaces must be of the same kind and size. Other bounds are noted: a policy can be played within them."""
     for name in ("observation_space", "action_space"):
         has, needs = getattr(given, name), getattr(wanted, name)
-        if _kind(has) != _kind(needs):
+        if kind_of_space(has) != kind_of_space(needs):
             what = f"{name} must be like {needs}, for which the model was made"
             raise UserError("env", what, has, "give another one")
         if space_records.record(has) != space_records.record(needs):
             notice(f"env: {name} has other bounds: it is {has}, the model was made for {needs}")
 
 
-def _kind(space: Space) -> tuple:
+def kind_of_space(space: Space) -> tuple:
     """What decides which numbers are observed, or which actions there are."""
     if isinstance(space, spaces.Dict):
-        return type(space), *((key, _kind(part)) for key, part in space.spaces.items())
+        return type(space), *((key, kind_of_space(part)) for key, part in space.spaces.items())
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return type(space), repr(space)
     return type(space), space.shape, space.dtype.kind
@@ -207,9 +226,30 @@ def _has_box(space: Space) -> bool:
     return isinstance(space, spaces.Box)
 
 
-def described_env(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
+def _with_values(task: HostedTask, env: Any) -> HostedTask:
+    """With the numbers of its environment, if parameters can be set and stay when it is reset."""
+    with contextlib.suppress(Exception):  # What `reset` does wrong is told when it is played.
+        env.reset(seed=0)
+    require_kept(task.source, env)
+    return replace(task, own_values=settable_of(task.source).known())
+
+
+def with_own_values(task: HostedTask) -> HostedTask:
+    """Of a task without parameters, in a family where others have some."""
+    if task.own_values or task.is_recorded or task.source.is_lent or task.source.named_by:
+        return task
+    before, isolated = Surroundings.now(), Isolated()
+    try:
+        return replace(task, own_values=isolated.run(settable_of, task.source).known())
+    finally:
+        isolated.release()
+        before.restore()
+
+
+def described_env(env: Any, source: EnvSource, limits: EnvLimits, more: Iterable[str] = ()) -> HostedTask:
+    """What is to be known of an environment; `more` are notes on how it was made."""
     check_spaces(env.observation_space, env.action_space)
-    notes = [
+    notes = [*more] + [
         f"{wrapper.__name__}: its numbers drift while it runs, so {harm}; ASAP scales {scaled} itself: leave the wrapper out"
         for wrapper, (harm, scaled) in _NOTES.items()
         if _is_within(env, wrapper)
@@ -222,13 +262,16 @@ def described_env(env: Any, source: EnvSource, limits: EnvLimits) -> HostedTask:
         normalized=_is_within(env, NormalizeObservation),
         **spec_of_spaces(env.observation_space, env.action_space),
     )
-    threshold = env.spec.reward_threshold if env.spec is not None else None
-    if not _is_threshold(threshold):
+    # With other numbers it is another task, which its makers have not judged.
+    has_threshold = env.spec is not None and not source.named.parameters
+    threshold = env.spec.reward_threshold if has_threshold else None
+    if not is_threshold(threshold):
         cure = "give its spec one, or none"
         raise UserError("env", "reward_threshold must be a finite number", show(threshold), cure)
     threshold = None if threshold is None else float(threshold)
     seen = env.observation_space, env.action_space
-    return HostedTask(source.name, source, limits, spec, threshold, *seen, tuple(notes))
+    task = HostedTask(source.name, source, limits, spec, threshold, *seen, tuple(notes))
+    return _with_values(task, env) if source.named.parameters else task
 
 
 _NOTES = {  # Why to leave a wrapper out, and what ASAP scales itself.
@@ -246,7 +289,7 @@ def _is_within(env: Any, wrapper: type[gymnasium.Wrapper]) -> bool:
     return False
 
 
-def _is_threshold(value: Any) -> bool:
+def is_threshold(value: Any) -> bool:
     try:
         return value is None or (isinstance(value, numbers.Real) and math.isfinite(value))
     except OverflowError:  # An integer can be larger than any float.
@@ -261,43 +304,6 @@ def spec_of_spaces(observations: Space, actions: Space) -> dict[str, Any]:
         return fields | {"continuous": False}
     low, high = (tuple(np.asarray(bound, float).ravel().tolist()) for bound in (actions.low, actions.high))
     return fields | {"continuous": True, "action_low": low, "action_high": high}
-
-
-def _checked_spec(spec: Spec, name: str) -> Spec:
-    """A stranger may have written it: names must be fit to be printed, and numbers be numbers."""
-    if not (isinstance(spec.observation_names, tuple) and isinstance(spec.action_names, tuple)):
-        raise ValueError("names are lists")
-    for text in (name, *spec.observation_names, *spec.action_names):
-        if not is_name(text):
-            raise ValueError(f"{text!r} is no name")
-    if (type(spec.horizon), type(spec.discount)) != (int, float) or spec.horizon < 1 or not 0 <= spec.discount <= 1:
-        raise ValueError("no horizon or discount")
-    if type(spec.normalized) is not bool:
-        raise ValueError("normalized is true or false")
-    if spec.units or spec.place or spec.descriptor_names or spec.descriptor_units:
-        raise ValueError("units and places are of our own tasks")
-    return spec
-
-
-def restore(record: dict[str, Any]) -> HostedTask:
-    """The task of a record, checked: its numbers decide shapes."""
-    try:
-        spaces_ = [space_records.restore(record[name]) for name in ("observation_space", "action_space")]
-        check_spaces(*spaces_)
-        spec = {name: tuple(value) if isinstance(value, list) else value for name, value in record["spec"].items()}
-        if spec.pop("unit", ""):  # Earlier releases had one, empty for environments.
-            raise ValueError("units are of our own tasks")
-        spec = _checked_spec(Spec(**{**spec, **spec_of_spaces(*spaces_)}), str(record["name"]))
-        source, limits = EnvSource(str(record["name"]), dict(record["options"])), EnvLimits.checked(*record["rules"])
-        sizes = [num_numbers(spaces_[0]), num_actions(spaces_[1])]
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, AssertionError, RecursionError) as error:
-        raise UserError("task", "cannot be read from the file", type(error).__name__, "save it again") from None
-    if sizes != [len(spec.observation_names), spec.num_actions]:
-        raise UserError("task", "names and spaces in the file do not fit", sizes, "save it again")
-    threshold = record.get("reward_threshold")
-    if not _is_threshold(threshold):
-        raise UserError("task", "has a reward threshold that is no number", repr(threshold)[:80], "save it again")
-    return HostedTask(source.name, source, limits, spec, threshold, *spaces_, is_recorded=True)
 
 
 def without_env(

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from asap.base.errors import UserError
-from asap.base.spec import Task
+from asap.base.spec import Task, points_of
 from asap.policy.partition import region_bits
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import actions_at, regions_at, states_in_bounds, usual_states
@@ -267,8 +267,8 @@ def checked_digits(field: str, digits: Any) -> int | None:
 def rules_text(policy: ASAPPolicy, tasks: tuple[Task, ...], digits: int | None = None, is_exact: bool = False) -> str:
     """The rules of a policy for all regions, of all tasks or of one that is to be shown alone."""
     vocabulary, states = Vocabulary.of(tasks[0].spec, len(tasks[0].descriptor)), sample_states(policy, tasks[0])
-    is_fixed = len(tasks) == 1 and {policy.psi.task, policy.phi.task} != {"none"}
-    sample = Sample.of({task.descriptor: states for task in tasks})
+    is_fixed = len(tasks) == 1 and not tasks[0].drawn and {policy.psi.task, policy.phi.task} != {"none"}
+    sample = Sample.of({m: states for task in tasks for m in points_of(task)})
     fixed = tasks[0].descriptor if is_fixed else None
     found, *_ = read_rounded(policy, vocabulary, sample, digits, is_exact, fixed)
     numbers = [own[0] for own in found.skills]

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from asap.base.numbers import counted, number, percent, play_in_words
-from asap.base.spec import Task, TaskSet
+from asap.base.spec import Task, TaskSet, points_of
 from asap.base.stats import bootstrap_interval
 from asap.experience.protocol import Evaluation
 from asap.policy.policy import ASAPPolicy
@@ -67,7 +67,7 @@ def changes(
     """`played` are the given rules and the corrected ones on the same episodes; None where nothing can be played."""
     task, vocabulary = tasks.tasks[0], given.book.vocabulary
     states = _states(policy, task, played)
-    sample = Sample.of({each.descriptor: states for each in tasks.tasks})
+    sample = Sample.of({m: states for each in tasks.tasks for m in points_of(each)})
     values = vocabulary.values(*sample)
     plain = replace(vocabulary, numbered=False)  # By planes, not by lists of states: the given ones are compared.
     reading, count, _ = read_rounded(policy, plain, sample, digits)

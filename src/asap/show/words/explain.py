@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from asap.base.numbers import counted, listed, number, percent
-from asap.base.spec import Task, TaskSet
+from asap.base.spec import Task, TaskSet, points_of
 from asap.experience.protocol import Evaluation
 from asap.policy.policy import ASAPPolicy
 from asap.policy.regions import one_per_skill, regions_at, require_one_seed
@@ -140,12 +140,12 @@ class _Reader:
         self.spec = tasks[0].spec
         self.vocabulary = Vocabulary.of(self.spec, len(tasks[0].descriptor))
         is_told_apart = {policy.psi.task, policy.phi.task} != {"none"}
-        self.fixed = tasks[0].descriptor if len(tasks) == 1 and is_told_apart else None
+        self.fixed = tasks[0].descriptor if len(tasks) == 1 and is_told_apart and not tasks[0].drawn else None
         self.states = sample_states(policy, tasks[0], played.states)
-        self.sample = Sample.of({task.descriptor: self.states for task in tasks})
+        self.sample = Sample.of({m: self.states for task in tasks for m in points_of(task)})
         self.digits, self.agreement = 0, 1.0
         seen = [states for states in (played.states, played.more_states) if states is not None]
-        at = [regions_at(policy, states, m) for m in {task.descriptor for task in tasks} for states in seen]
+        at = [regions_at(policy, states, m) for m in {m for task in tasks for m in points_of(task)} for states in seen]
         self._visited = {int(region) for regions in at for region in np.unique(regions.likeliest_regions)}
 
     def reading(self, digits: int | None, is_exact: bool) -> Reading:
@@ -215,7 +215,8 @@ class _Reader:
         book, spec = reading.book, self.spec
         are_by_state = spec.numbered and not self.policy.phi.constant and self.vocabulary.action_bounds is None
         notes = on_numbers(book, spec, self.digits, self.agreement) + on_skills(book, are_by_state) + on_choice(book)
-        if len(self.tasks) > 1 and {self.policy.psi.task, self.policy.phi.task} != {"none"}:
+        is_several = len(self.tasks) > 1 or any(task.drawn for task in self.tasks)
+        if is_several and {self.policy.psi.task, self.policy.phi.task} != {"none"}:
             notes += on_tasks(self.tasks, self.vocabulary, self._by_task())
         tests, skills = (
             [test.value for test in book.tests],
@@ -233,7 +234,7 @@ class _Reader:
 
     def _by_task(self) -> list[Reading]:
         """The tests with the numbers of each task put in; none where they are the same in all."""
-        if self.policy.psi.task == "none":
+        if self.policy.psi.task == "none" or any(task.drawn for task in self.tasks):
             return []
         samples = [Sample.of({task.descriptor: self.states}) for task in self.tasks]
         return [

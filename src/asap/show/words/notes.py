@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from asap.base.numbers import counted, exact, listed, percent
-from asap.base.spec import Spec, Task
+from asap.base.spec import Spec, Task, Unit, points_of
 from asap.policy.rules.from_policy import MOST_DIGITS, Reading
 from asap.policy.rules.rounding import Layers, significant
 from asap.policy.rules.rulebook import Choice, Controls, Either, Rulebook, Scores, Skill, Vocabulary
@@ -76,8 +76,8 @@ def on_tasks(tasks: Sequence[Task], vocabulary: Vocabulary, readings: Sequence[R
     units = vocabulary.units[len(vocabulary.observations) :]
     for index, task in enumerate(tasks):
         numbers = [
-            f"{name} {exact(significant(unit.read(value), 6))} {unit.name}".rstrip()
-            for name, unit, value in zip(vocabulary.descriptors, units, task.descriptor)
+            f"{name} {_ends_in_words(unit, low, high)} {unit.name}".rstrip()
+            for name, unit, low, high in zip(vocabulary.descriptors, units, points_of(task)[0], points_of(task)[-1])
         ]
         notes.append(f"In {task.name} ({', '.join(numbers)}){':' if readings else '.'}")
         if readings:
@@ -86,6 +86,12 @@ def on_tasks(tasks: Sequence[Task], vocabulary: Vocabulary, readings: Sequence[R
             cases = write_rules(own.book._replace(names=names), planes=own.planes or None, names_only=True)
             notes += [f"  {line}" for line in cases]
     return notes
+
+
+def _ends_in_words(unit: Unit, low: float, high: float) -> str:
+    """Of a number that episodes draw, from where to where."""
+    ends = [exact(significant(unit.read(value), 6)) for value in (low, high)]
+    return ends[0] if low == high else f"{' to '.join(ends)}, drawn for each episode"
 
 
 def skills_in_words(numbers: Sequence[int]) -> str:
