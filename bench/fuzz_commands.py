@@ -135,7 +135,8 @@ def _exit_code(words: list[str]) -> int:
     def no_training(*arguments: Any, **options: Any) -> Any:
         raise UserError("training", "is left out while fuzzing")
 
-    with mock.patch.object(sys, "argv", ["asap", *words]), mock.patch("asap.cli.learning._train_to_end", no_training):
+    replaced = [mock.patch(f"asap.cli.{name}.train_to_end", no_training) for name in ("learning", "transferring")]
+    with mock.patch.object(sys, "argv", ["asap", *words]), replaced[0], replaced[1]:
         fail = app._fail
 
         def raised(error: BaseException, debug: bool) -> int:

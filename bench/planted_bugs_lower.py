@@ -59,7 +59,7 @@ ROWS = (
     ),
     (
         "config-steps-and-episodes",
-        "config/schema.py",
+        "config/defaults.py",
         "    if config.run.steps is None:\n        episodes =",
         "    if True:\n        episodes =",
         "A budget of steps alone also ends after 2000 episodes, long before the steps are made.",

@@ -164,8 +164,8 @@ ROWS = (
     (
         "runs-step-of-curves",
         "runs/loggers.py",
-        "time.monotonic() - began), int(report.env_steps[seed]))",
-        "time.monotonic() - began), int(report.update))",
+        "write(seed, metrics, int(report.env_steps[seed]))",
+        "write(seed, metrics, int(report.update))",
         "TensorBoard draws curves over updates and not over steps: they can't be laid over those of others.",
         ("test_runs.py", "test_model.py"),
     ),
@@ -284,8 +284,8 @@ ROWS = (
     (
         "cli-eval-best",
         "cli/reading.py",
-        "_loaded(run, env, env_options, best, workers=workers)",
-        "_loaded(run, env, env_options, False, workers=workers)",
+        "loaded(run, env, env_options, best, task, workers=workers)",
+        "loaded(run, env, env_options, False, task, workers=workers)",
         "`asap eval --best` evaluates the last checkpoint.",
         ("test_best_checkpoint.py",),
     ),

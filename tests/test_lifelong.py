@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from asap.config.schema import Config, complete
+from asap.config.defaults import complete
+from asap.config.schema import Config
 from asap.config.settings import override
 from asap.envs import catalog
 from asap.paper.lifelong import SETTINGS, per_task, room, until, with_own_planes

@@ -14,7 +14,8 @@ from test_show_game import POLICY
 
 from asap.base.keys import fold, root
 from asap.compose import compose
-from asap.config.schema import Config, complete
+from asap.config.defaults import complete
+from asap.config.schema import Config
 from asap.config.settings import NO_VALUES, override
 from asap.config.toml import read_toml
 from asap.envs.catalog import find

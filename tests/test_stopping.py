@@ -19,7 +19,7 @@ from own_envs import Walk
 from asap import ASAP
 from asap.base.episodes import EVALUATION, SEARCH, TRAINING, EpisodeId
 from asap.base.errors import Interrupted, QuitNow
-from asap.cli.learning import _leave_if_stopped
+from asap.cli.learning import leave_if_stopped
 from asap.compose import compose
 from asap.config.toml import to_toml
 from asap.model.training import Training, train, train_run
@@ -342,7 +342,7 @@ def test_the_hint_can_be_pasted_into_a_shell(tmp_path, capsys):
     run, stop = Run.create(tmp_path / "it's a run", ""), StopRequest()
     stop.requested = signal.SIGINT
     with pytest.raises(SystemExit) as left:
-        _leave_if_stopped(run, stop)
+        leave_if_stopped(run, stop)
     hint = capsys.readouterr().err.strip().partition("; resume with: ")[2]
     assert left.value.code == 130 and shlex.split(hint) == ["asap", "train", "--resume", str(run.path)]
 
@@ -378,8 +378,8 @@ def test_a_command_whose_environment_hangs_ends_and_can_be_resumed(tmp_path):
 def test_a_command_that_was_stopped_ends_as_if_by_the_signal(tmp_path, capsys, number, code):
     """A script that goes on only after success must not go on with half of a training."""
     run, stop = Run(tmp_path, pytest.fail), StopRequest()
-    _leave_if_stopped(run, stop)
+    leave_if_stopped(run, stop)
     stop.requested = int(number)
     with pytest.raises(SystemExit) as ended:
-        _leave_if_stopped(run, stop)
+        leave_if_stopped(run, stop)
     assert ended.value.code == code and "asap train --resume" in capsys.readouterr().err

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from asap.base.errors import UserError
 from asap.base.files import parsed
 from asap.base.spec import Task, TaskSet
+from asap.config.defaults import complete
 from asap.config.presets import PRESETS
-from asap.config.schema import OFFLINE_LEARNERS, SEARCH, Config, complete
+from asap.config.schema import OFFLINE_LEARNERS, SEARCH, Config
 from asap.config.settings import NO_VALUES, Values, override, shown, values_of, with_values
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog

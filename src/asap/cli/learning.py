@@ -1,9 +1,8 @@
-"""Commands that learn: `asap train` and `asap transfer`."""
+"""`asap train`, and what the commands that learn share."""
 
 import os
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,17 +46,13 @@ _TENSORBOARD = "Write curves for TensorBoard, with the names of stable-baselines
 _RULES = (
     "Start from these rules and correct them; -k adds planes to theirs. See docs/rules.md and `asap check --rules`."
 )
-_FREEZE = "Keep the skills or the partition as they are."
+FREEZE = "Keep the skills or the partition as they are."
 _SET = "Any setting, e.g. learn.epochs=4; see `asap settings`."
-_WORKERS = (
+WORKERS = (
     "Who plays a Gymnasium environment: 0 (this process), a number of processes, ray or ray:N. The result is the same."
 )
 _DETERMINISM = "Environment: check that a seed repeats its episode, at the start and during the run."
 _RESUME = "Resume a run that was stopped, or train it longer by a larger --steps or --episodes."
-_SYMMETRIES = (
-    "First try images of the policy: planes turned, skills or actions swapped, observations or actions with the other sign. "
-    "The best one learns on."
-)
 _FROM = "Go on from a run, a saved model or a file of rules, with a new budget or other settings; TASK may be left out."
 
 
@@ -77,7 +72,7 @@ def train(
     skills: Skills = None,
     features: Features = None,
     rules: Annotated[str | None, typer.Option(metavar="FILE", help=_RULES)] = None,
-    freeze: Annotated[str | None, typer.Option(metavar="PART", help=_FREEZE)] = None,
+    freeze: Annotated[str | None, typer.Option(metavar="PART", help=FREEZE)] = None,
     learner: Annotated[
         str | None,
         typer.Option(help="reinforce, actor-critic, natural, ppo or ars; from data: importance or likelihood."),
@@ -92,7 +87,7 @@ def train(
     preset: Annotated[str | None, typer.Option(help="A named setting: paper, or algorithm-1.")] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET)] = None,
-    workers: Annotated[str, typer.Option(help=_WORKERS)] = "0",
+    workers: Annotated[str, typer.Option(help=WORKERS)] = "0",
     max_steps: Annotated[
         int | None, typer.Option(help="Environment: cut episodes after so many steps; default: its own limit, or 1000.")
     ] = None,
@@ -149,10 +144,10 @@ def train(
 
             settings, found = from_settings(from_, tasks, options, preset, config, values)
         run = create_run(settings, found, out, short_name(settings.run.tasks))
-    result, stop = _train_to_end(run, settings, found, workers, tensorboard, wandb)
+    result, stop = train_to_end(run, settings, found, workers, tensorboard, wandb)
     report = result.summary(str(run.path))
-    tell(json_, report, _in_words(report))
-    _leave_if_stopped(run, stop)
+    tell(json_, report, in_words_of(report))
+    leave_if_stopped(run, stop)
 
 
 def _as_rules(rules: str | None, source: str | None) -> tuple[str | None, str | None]:
@@ -164,65 +159,6 @@ def _as_rules(rules: str | None, source: str | None) -> tuple[str | None, str | 
     from asap.model.source import is_text
 
     return (source, None) if is_text(source) else (None, source)
-
-
-@app.command()
-def transfer(
-    source: Annotated[str, typer.Argument(metavar="RUN", help="Run directory or saved model to start from.")],
-    tasks: Annotated[list[str], typer.Argument(metavar="TASK...", help="What to learn now: as in `asap train`.")],
-    freeze: Annotated[str | None, typer.Option(metavar="PART", help=_FREEZE)] = None,
-    search_symmetries: Annotated[bool, typer.Option("--search-symmetries", help=_SYMMETRIES)] = False,
-    seed: Annotated[int | None, typer.Option(help="First seed; default: as in the source.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Seeds; default: one for each of the source's.")] = None,
-    episodes: Annotated[
-        int | None, typer.Option(help="Budget of each seed, in completed episodes; default: as in the source.")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Budget of each seed, in steps of the environment; default: as in the source.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting of learn. or run.")
-    ] = None,
-    workers: Annotated[str, typer.Option(help=_WORKERS)] = "0",
-    env_options: EnvOptions = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Run directory; default: runs/TASK-from-SOURCE-NNN.")
-    ] = None,
-    json_: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Learn a task from what was learned on another: each seed starts from the policy of a seed of RUN.
-
-    The scaling of observations goes along. The observations and actions must be as many. The result is a run like any other: resume it with `asap train --resume`.
-    """
-    from asap.config.schema import Config
-    from asap.config.toml import parse_settings
-    from asap.model.source import transfer_settings
-    from asap.workers.hire import parse_workers
-
-    parse_workers(workers)
-    options = {"run.seed": seed, "run.seeds": seeds, "run.episodes": episodes, "run.steps": steps}
-    options |= {"env.options": env_options}
-    said = parse_settings(Config, set_ or [])
-    settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, said)
-    run = create_run(settings, found, out, stem=f"{short_name(settings.run.tasks)}-from-{Path(source).resolve().stem}")
-    result, stop = _train_to_end(run, settings, found, workers)
-    curve, success = result.curve, float(result.curve.success[0].mean())
-    is_known = success == success  # NaN where the environment does not tell, and JSON has none.
-    start = {"episodes": curve.episodes[0].tolist(), "return": curve.returns[0].tolist()}
-    start["success"] = curve.success[0].tolist() if is_known else None
-    report = {**result.summary(str(run.path)), "source": settings.run.source, "start": start}
-    report["symmetries"] = _symmetries(run)
-    before = f"before learning   return {number(curve.returns[0].mean())}"
-    before += f", success {100 * success:.1f} %" if is_known else ""
-    tell(json_, report, f"{before}{' (means over seeds)' if settings.run.seeds > 1 else ''}\n{_in_words(report)}")
-    _leave_if_stopped(run, stop)
-
-
-def _symmetries(run: "Run") -> list[dict]:
-    """What the search for images has found, of each seed; a run that was begun twice has told it twice."""
-    found = {event["seed"]: event for event in run.events() if event.get("kind") == "symmetries"}
-    return [{key: value for key, value in event.items() if key != "kind"} for event in found.values()]
 
 
 def _varied(tasks: list[str], vary: list[str]) -> list[str]:
@@ -294,7 +230,7 @@ def _resumed_run(
     return run, override(config, without_none(changes)), tasks
 
 
-def _train_to_end(
+def train_to_end(
     run: "Run",
     config: "Config",
     tasks: "TaskSet",
@@ -323,7 +259,7 @@ def _train_to_end(
             raise
 
 
-def _leave_if_stopped(run: "Run", stop: "StopRequest") -> None:
+def leave_if_stopped(run: "Run", stop: "StopRequest") -> None:
     if stop.requested:
         to_stderr(f"note: stopped and saved; resume with: {_resuming(run)}")
         raise SystemExit(stop.exit_code)
@@ -333,7 +269,7 @@ def _resuming(run: "Run") -> str:
     return shlex.join(["asap", "train", "--resume", str(run.path)])
 
 
-def _in_words(report: dict) -> str:
+def in_words_of(report: dict) -> str:
     returns, reference, rows = report["return"], report["reference"], []
     if returns is not None:
         first, *each = in_words(returns)

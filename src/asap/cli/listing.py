@@ -148,7 +148,8 @@ def list_settings(
 def _for_tasks(rows: list[dict], names: list[str], env_options: str | None) -> list[dict]:
     """With the values that a training of these tasks begins with, and whether they are the task's own."""
     from asap.compose import compose
-    from asap.config.schema import Config, complete
+    from asap.config.defaults import complete
+    from asap.config.schema import Config
     from asap.config.settings import values_of
 
     config, found = compose(names, {"env.options": env_options})

@@ -8,7 +8,8 @@ from typing import Any
 
 from asap.base.errors import UserError
 from asap.base.spec import Task, TaskSet
-from asap.config.schema import Config, complete
+from asap.config.defaults import complete
+from asap.config.schema import Config
 from asap.envs import catalog
 from asap.envs.controllers import Controller
 from asap.envs.gymnasium.determinism import watch_for_drift

@@ -12,7 +12,8 @@ from asap.base.errors import RunError, UserError
 from asap.base.files import BadFile, replace
 from asap.base.spec import TaskSet
 from asap.compose import read_run, recorded_in, same_but_for_budget, saved_settings, without_source
-from asap.config.schema import Config, complete
+from asap.config.defaults import complete
+from asap.config.schema import Config
 from asap.config.toml import from_toml, read_toml, to_toml
 from asap.envs.recorded import SaidEnv, is_own_file, task_records
 from asap.learn.state import restored_outcome, with_given_rules

@@ -225,8 +225,7 @@ class ASAP:
     def evaluate(
         self, episodes: int | None = None, task: str | None = None, seed: int = 0, deterministic: bool | None = None
     ) -> dict[str, Any]:
-        """Means over fresh episodes: return, success with its interval; per skill, usage (share of the steps) and
-        durations (steps at a time).
+        """Means over fresh episodes: return, success with its interval; per skill, usage (share of steps) and durations.
 
         Of several tasks each plays `episodes` (default: run.final_episodes); the means weigh them as in training, and
         `per_task` has them apart. `task` may have parameters that were never trained on.
@@ -245,8 +244,7 @@ class ASAP:
         on_progress: OnProgress = ignore_progress,
     ) -> Evaluation:
         """Episodes of stacked policies on every task, each with a seed of its own; `on_progress` hears how many so far."""
-        how = policies, episodes, seeds, deterministic, on_progress
-        return play(self.config, self.tasks, self._workers, *how)
+        return play(self.config, self.tasks, self._workers, policies, episodes, seeds, deterministic, on_progress)
 
     def explain(self, task: str | None = None) -> str:
         """The policy as rules, what each skill is used for, what is lost in print; and how training ended."""
@@ -301,8 +299,7 @@ class ASAP:
 
     @classmethod
     def from_rules(cls, rules: str | os.PathLike, *names: Iterable[str], **bounds: ArrayLike) -> "ASAP":
-        """A model without any environment, from rules, `observation_names` and `action_names`: it predicts, explains, plots,
-        saves. `action_low` and `action_high` mean that actions are numbers to set."""
+        """A model without any environment: rules, `observation_names`, `action_names`, and bounds of numbers to set."""
         task, (text, name) = without_env(*names, **bounds), read_text(rules)
         model = cls.of(*compose([task.name], {"policy.rules": text}, None, None, {}, (task,), name, True))
         model._is_drawn = False
@@ -340,8 +337,7 @@ class ASAP:
         """The model in a file that `save` has written, or in a run directory. Nothing in a file is ever executed.
 
         Of a run, the newest checkpoint, or the `best` one. `seed` is the one to look at, the first by default. `env` is
-        the environment to play, with the same spaces. It is needed where the file has no name for one, or where the
-        name is a stranger's: "module:function" is imported only from a file of your own (docs/security.md).
+        the environment to play, with the same spaces: where the file names none, or a stranger's (docs/security.md).
         """
         saved = read_saved(Path(path), SaidEnv(env, env_options), best)
         model = cls.of(saved.config, saved.tasks, workers=str(workers))

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from asap.base.stats import bootstrap_interval, iqm
-from asap.config.schema import Config, complete
+from asap.config.defaults import complete
+from asap.config.schema import Config
 from asap.config.settings import override
 from asap.envs import catalog
 from asap.envs.core import CompiledTasks

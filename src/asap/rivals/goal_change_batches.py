@@ -18,7 +18,8 @@ from asap.base.arrays import stack
 from asap.base.keys import Key, fold, host_generator
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals
-from asap.config.schema import Config, complete
+from asap.config.defaults import complete
+from asap.config.schema import Config
 from asap.config.settings import Values, override
 from asap.envs.core import CompiledTasks
 from asap.envs.four_rooms import CELLS, FIRST_GOAL, FourRooms, FourRoomsTask, four_rooms
