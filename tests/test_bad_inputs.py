@@ -351,8 +351,7 @@ def test_a_saved_model_is_not_a_run(trained, capsys, monkeypatch, tmp_path):
     for words, field, must_contain in (
         (["explain", path, "--seed", "7"], "seed", "was not trained (got 7); choose 0, the only one"),
         (["eval", path, "--best"], "best", "a saved model has no other checkpoint"),
-        (["train", "--resume", path], "run", "ASAP.load(FILE).learn(STEPS)"),
-        (["transfer", path, "two-rooms"], "run", "is a file, not a run directory"),
+        (["train", "--resume", path], "run", "go on from a saved model by `asap train --from FILE`"),
         (["eval", str(tmp_path)], "run", "no config.toml"),
         (["eval", str(tmp_path / "nothing")], "model", "give a run directory, or a whole file that model.save"),
     ):

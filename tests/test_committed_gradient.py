@@ -246,7 +246,7 @@ def test_packed_episodes_are_told_apart_and_their_filling_does_not_count(case, g
         numbers = episodes.skill[steps, n].astype(np.int32), action, episodes.reward[steps, n]
         return Played(EpisodeId(0, TRAINING, n, 0), seen, *numbers, True, None)
 
-    tasks = mock.Mock(size=1, descriptors=np.zeros((1, 0)))
+    tasks = mock.Mock(size=1, descriptors=np.zeros((1, 0)), has_ranges=False)
     packed = hosted.packed([played(n) for n in range(len(lengths))], tasks).steps
     assert not packed.counts.all()
     weights = np.zeros(packed.counts.shape)

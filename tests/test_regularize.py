@@ -2,6 +2,7 @@
 back."""
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
@@ -30,12 +31,12 @@ def batch(seed: int = 0) -> Transition:
 
 @pytest.fixture(scope="module")
 def regularity(compiled):
-    def of(weights: tuple[float, float], policy: ASAPPolicy):
-        entropy, softening = weights
+    @functools.cache
+    def weighed(entropy: float, softening: float):
         config = dataclasses.replace(LearnConfig(), entropy=entropy, softening=softening, softening_floor=FLOOR)
-        return regularity_gradient(config, policy, batch())
+        return compiled(lambda policy: regularity_gradient(config, policy, batch()))
 
-    return compiled(of)
+    return lambda weights, policy: weighed(*map(float, weights))(policy)
 
 
 # ---- Softening ----------------------------------------------------------------------------------------------------

@@ -15,11 +15,12 @@ from asap.base.episodes import EVALUATION
 from asap.base.errors import UserError
 from asap.base.stats import bootstrap_interval
 from asap.cli import reproducing
-from asap.compose import TRANSFER_LANES, compose
+from asap.compose import compose
 from asap.config.schema import GRADIENTS, LEARNERS, Config, PolicyConfig
 from asap.config.settings import NO_VALUES, Values, override
 from asap.envs import catalog
 from asap.experience.protocol import EpisodeIds, Evaluation
+from asap.model.source import TRANSFER_LANES
 from asap.paper import experiments, gradients, laboratory, transfer
 from asap.paper.claims import Claim, Finding, Picture, median_interval
 from asap.paper.laboratory import Laboratory

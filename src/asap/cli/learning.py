@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asap.base.errors import Interrupted, UserError, to_stderr
-from asap.base.spec import short_name
 from asap.cli.app import (
     Debug,
     Env,
@@ -143,7 +142,7 @@ def train(
             from asap.model.source import from_settings
 
             settings, found = from_settings(from_, tasks, options, preset, config, values)
-        run = create_run(settings, found, out, short_name(settings.run.tasks))
+        run = create_run(settings, found, out)
     result, stop = train_to_end(run, settings, found, workers, tensorboard, wandb)
     report = result.summary(str(run.path))
     tell(json_, report, in_words_of(report))
@@ -178,8 +177,9 @@ def _text_of(path: str) -> str:
     return read_file(path)
 
 
-def create_run(config: "Config", tasks: "TaskSet", out: str | None, stem: str) -> "Run":
-    """A fresh run directory; one that exists with the same settings is resumed."""
+def create_run(config: "Config", tasks: "TaskSet", out: str | None, behind: str = "") -> "Run":
+    """A fresh run directory, named by its tasks and what stands `behind`; one that exists with the same settings is resumed."""
+    from asap.base.spec import short_name
     from asap.compose import tasks_text
     from asap.config.toml import to_toml
     from asap.runs.directory import Run
@@ -190,6 +190,7 @@ def create_run(config: "Config", tasks: "TaskSet", out: str | None, stem: str) -
     texts = to_toml(config), tasks_text(config, tasks)
     if out is not None:
         return Run.create_or_continue(require_named(out), *texts)
+    stem = f"{short_name(config.run.tasks)}{behind}"
     plain = stem.replace("/", "-").replace(":", "-")  # A colon parts paths, and Windows has none in a name.
     return Run.create(Run.next_free("runs", plain), *texts)
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asap.base.spec import short_name
 from asap.cli.app import Debug, EnvOptions, Json, app, number, tell
 from asap.cli.learning import FREEZE, WORKERS, create_run, in_words_of, leave_if_stopped, train_to_end
 
@@ -57,7 +56,7 @@ def transfer(
     options |= {"env.options": env_options}
     said = parse_settings(Config, set_ or [])
     settings, found = transfer_settings(source, tasks, options, freeze, search_symmetries, said)
-    run = create_run(settings, found, out, stem=f"{short_name(settings.run.tasks)}-from-{Path(source).resolve().stem}")
+    run = create_run(settings, found, out, behind=f"-from-{Path(source).resolve().stem}")
     result, stop = train_to_end(run, settings, found, workers)
     curve, success = result.curve, float(result.curve.success[0].mean())
     is_known = success == success  # NaN where the environment does not tell, and JSON has none.
