@@ -113,16 +113,16 @@ def test_the_second_that_cannot_be_made_is_told_in_one_line(back_end):
 
 
 def test_making_the_second_has_the_patience_of_a_start():
-    sources, told = hosted(walk(), walk("slow_to_make", seconds=1.5)), Told()
-    with dispatching(BACK_ENDS["pool of 1"](sources), told, step_timeout=0.5) as dispatcher:
+    sources, told = hosted(walk(), walk("slow_to_make", seconds=3.0)), Told()
+    with dispatching(BACK_ENDS["pool of 1"](sources), told, step_timeout=2.0) as dispatcher:
         assert under_task_0(dispatcher.play(works_of([0, 1])), 1) == alone("worker_envs:walk")[1::2]
     assert told == []
 
 
-@pytest.mark.parametrize("what, line", [("hang", "silent for 1 s"), ("exit", r"the worker died \(exit code 3\)")])
+@pytest.mark.parametrize("what, line", [("hang", "silent for 4 s"), ("exit", r"the worker died \(exit code 3\)")])
 def test_making_the_second_fails_for_good(what, line):
-    sources, settings = hosted(walk(), walk("fails", what=what, where="make")), {"step_timeout": 0.5, "retries": 1}
-    with dispatching(BACK_ENDS["pool of 1"](sources), longest_start=1.0, **settings) as dispatcher:
+    sources, settings = hosted(walk(), walk("fails", what=what, where="make")), {"step_timeout": 2.0, "retries": 1}
+    with dispatching(BACK_ENDS["pool of 1"](sources), longest_start=4.0, **settings) as dispatcher:
         with pytest.raises(RunError, match=f"env: {line}, 2 times while it was made at episode 1 step 0"):
             dispatcher.play(works_of([0, 1]))
 

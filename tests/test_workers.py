@@ -203,12 +203,12 @@ def test_one_that_always_dies_ends_the_run():
     assert "env.step: the worker died (exit code 3), 3 times at episode 8 step 3" in str(raised.value)
 
 
-@pytest.mark.parametrize("what, line", [("exit", r"died \(exit code 3\)"), ("hang", "silent for 1 s")])
+@pytest.mark.parametrize("what, line", [("exit", r"died \(exit code 3\)"), ("hang", "silent for 3 s")])
 def test_one_that_cannot_be_made_ends_the_run(what, line, monkeypatch):
     monkeypatch.setattr(pool, "PATIENCE_AT_CLOSE", 0.5)
     source, told = walk("fails", what=what, where="make"), Told()
     with pytest.raises(RunError, match=f"workers: worker 0 {line} while starting, 2 times"):
-        play("pool of 1", source, new_works(1), told, step_timeout=0.5, retries=1, longest_start=1.0)
+        play("pool of 1", source, new_works(1), told, step_timeout=0.5, retries=1, longest_start=3.0)
     assert len(told) == 1
 
 
