@@ -155,10 +155,14 @@ class LearnConfig:
         low=1.0,
         high=100.0,
     )
-    entropy: float | None = setting(None, "Weight of the entropy of the actions; default: the learner's own.", low=0.0)
+    entropy: float | None = setting(None, "Weight of the entropy of the actions; with a linear schedule it falls to 0 over the budget. Default: the learner's own.", low=0.0)
     softening: float = setting(0.03, "Weight of the penalty that revives a plane which has lost one side.", low=0.0)
     softening_floor: float = setting(0.1, "Share of the steps below which a side counts as lost.", above=0.0, high=0.5)
     critic_features: int = setting(32, "Random ramps of the critic.", low=1, high=4096)
+    critic_table: bool = setting(
+        False,
+        "Where observations are states by their number, at most 1024: the critic has one feature for each of them.",
+    )
     critic_length: float = setting(
         0.5, "Length scale of the critic, where the observation range is 2.", low=1e-6, high=1e6
     )

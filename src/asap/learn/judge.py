@@ -74,11 +74,21 @@ def new_critic(
     directions, places = generator.standard_normal((2, num_features, len(scale)), np.float32)
     places = np.clip(places, -1, 1) / scale + centre
     hidden = directions * scale / length_scale
-    size = num_features + 1
     bias = -(hidden * places).sum(-1)
     if num_skills:
         moves = SKILL_MOVES * generator.standard_normal((num_features, num_skills), np.float32)
         hidden = np.concatenate([hidden, moves], axis=-1)
+    return unfitted(hidden, bias)
+
+
+def table_critic(num_inputs: int, num_skills: int = 0) -> Critic:
+    """One feature for each input: of states that are told by their number, a value each."""
+    hidden = np.eye(num_inputs, num_inputs + num_skills, dtype=np.float32)
+    return unfitted(hidden, np.zeros(num_inputs, np.float32))
+
+
+def unfitted(hidden: Float[np.ndarray, "F n"], bias: Float[np.ndarray, "F"]) -> Critic:
+    size = len(bias) + 1
     weights, gram = np.zeros(size, np.float32), np.zeros((size, size), np.float32)
     return Critic(hidden, bias, weights, gram, weights)
 

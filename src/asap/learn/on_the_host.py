@@ -8,7 +8,7 @@ from asap.base.arrays import member, stack
 from asap.config.schema import Config
 from asap.experience.protocol import Evaluation, Experience
 from asap.learn.ars import FROM_ZERO, Rule, begun, is_begun, search_update
-from asap.learn.pick import pick
+from asap.learn.pick import decide, pick
 from asap.learn.stages import Stage, Stages
 from asap.learn.state import Metrics, TrainState, idle
 from asap.runs.events import Record
@@ -58,6 +58,9 @@ class OnTheHost:
             event = {"kind": "pick", "seed": seed, "chosen": picked.chosen}
             self.record.append(event | {"returns": picked.returns, "episodes": picked.episodes})
             return picked.state, made, picked.played
+        if self.stages.racing.is_deciding(state):
+            after, played = decide(self.config, self.experience, self.stages.racing, seed, state, left)
+            return after, made, played
         progress = self.stages.progress(stage, state)
         rule = FROM_ZERO if stage == Stage.MAIN and state.race is not None else Rule.of(self.config.learn)
         state = state if is_begun(state, stage == Stage.FINISH) else begun(state, stage == Stage.FINISH)

@@ -1,8 +1,12 @@
-"""A race of runners for the first shares of the budget: some learn by gradients, others by paired random search.
+"""A race of runners: some learn by gradients, others by paired random search.
 
 Which of them gets anywhere on a task nobody knows before, and one seed of a learner may fail where another does not. So each runner of
-`run.race` gets `run.heat` of the budget. The best of each kind gets as much again, and the best of these goes on. They are judged by
-what they returned in the last half of their heat. All that they play is paid.
+`run.race` gets `run.heat` of the budget, and is judged by what it returned in the last half of that. Of one kind, the best goes on.
+
+Of two kinds, what was returned early says little: a search of decided policies is ahead on many tasks on which learning by gradients
+wins in the end. So both go on: the best search for two more heats, unless the best learner is ahead of it already, and the best learner
+for all that is left before the finish. Then both play the same fresh episodes, paid from a share as large as `run.pick`, by their
+likeliest actions, and the better one is finished. Without `run.pick` their last returns decide. All that is played is paid.
 
 All runners are states of one learner, with arrays of the same shapes. The one that plays is the state itself, the others wait in it: a run
 that is killed in the race resumes like any other. A runner `ars` is one linear skill (or what skills are here), the same in all regions:
@@ -14,12 +18,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.arrays import member, stack
 from asap.base.keys import host_generator
 from asap.base.spec import TaskSet
-from asap.config.schema import SEARCH, Config
+from asap.config.schema import RUNNERS, SEARCH, Config
 from asap.learn.convergence import has_converged
 from asap.learn.state import Budget, Race, RunnerState, TrainState, with_zero_skills
 from asap.policy.build import build_policy
@@ -27,6 +31,8 @@ from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of, with_parameters
 from asap.runs.events import Record
 
+LEARNER = RUNNERS[0]
+ROUNDING = 1e-6  # Shares of the budget are no exact numbers.
 _RUNNERS = 11  # Id of the stream that further starts are drawn from.
 
 
@@ -37,7 +43,8 @@ class Racing:
         self.config, self.tasks, self.record = config, tasks, record
         self.names = config.run.race
         self.kinds = tuple(dict.fromkeys(self.names))
-        self.num_heats = len(self.names) + (len(self.kinds) if len(self.kinds) < len(self.names) else 0)
+        self._again = len(self.names)  # The heat in which the best search runs again; behind it the best learner, and both.
+        self.num_heats = self._again + (3 if len(self.kinds) > 1 else 0)
 
     # ---- Starts ----
 
@@ -97,15 +104,32 @@ class Racing:
             return np.full(np.shape(states.iteration), self.config.learn.learner == SEARCH)
         return np.asarray(np.asarray([name == SEARCH for name in self.names])[np.asarray(states.race.runner)])
 
+    def is_deciding(self, states: TrainState) -> Bool[np.ndarray, "*seeds"]:
+        """Whether the best of both kinds are to play the episodes that decide."""
+        if states.race is None or len(self.kinds) == 1:
+            return np.zeros(np.shape(states.iteration), bool)
+        return np.asarray(np.asarray(states.race.heat) == self._again + 2)
+
+    def finalists(self, state: TrainState) -> tuple[ASAPPolicy, ASAPPolicy]:
+        """What the best search and the best learner of one seed have come to; the learner is the one that has run last."""
+        runner = self._best(scores(state.race.sums, state.race.counts))[SEARCH]
+        search = jax.tree.map(lambda leaf: leaf[runner], state.race.runners)
+        policy = search.policy if search.average is None else with_parameters(search.policy, search.average)
+        return policy, state.outcome
+
+    def decided(self, state: TrainState, returns: tuple[float, float]) -> TrainState:
+        """With what the finalists have returned taken down."""
+        sums, counts = np.array(state.race.sums), np.array(state.race.counts)
+        sums[self._again + 2], counts[self._again + 2] = returns, 1.0
+        return state.with_race(state.race._replace(sums=sums, counts=counts))
+
     def left(self, states: TrainState, left: Budget) -> Budget:
         """Of a stage, and in a race no more than of the heat."""
         if states.race is None:
             return left
-        rest = [
-            np.clip(share - done, 0, None) for share, done in zip(self._heat(), np.moveaxis(self._since(states), -1, 0))
-        ]
+        rest = np.clip(np.ceil(self._ends(states) - spent(states) - ROUNDING), 0, np.iinfo(np.int32).max)
         racing = self.is_on(states)
-        own = (np.where(racing, np.minimum(most, more), most).astype(np.int32) for most, more in zip(left, rest))
+        own = (np.where(racing, np.minimum(most, more), most).astype(np.int32) for most, more in zip(left, (rest[..., 0], rest[..., 1])))
         return left._replace(**dict(zip(("episodes", "steps"), own)))
 
     def moved_on(self, before: TrainState, after: TrainState) -> TrainState:
@@ -113,17 +137,16 @@ class Racing:
         racing = self.is_on(before)
         if not racing.any():
             return after
-        race = before.race
-        done = (self._since(before) / np.asarray(self._heat())).max(-1)
-        late = (done >= 0.5).astype(int)
+        race, ends = after.race, self._ends(before)
+        late = ((spent(before) - race.since) / np.maximum(ends - race.since, 1)).max(-1) >= 0.5
         played = after.totals.episodes - before.totals.episodes, after.totals.returns - before.totals.returns
-        sums, counts = race.sums.copy(), race.counts.copy()
-        for seed in np.flatnonzero(racing):
-            place = seed, race.heat[seed], late[seed]
+        sums, counts = np.array(race.sums), np.array(race.counts)
+        for seed in np.flatnonzero(racing & ~self.is_deciding(before)):
+            place = seed, race.heat[seed], int(late[seed])
             sums[place] += float(played[1][seed].sum())
             counts[place] += float(played[0][seed].sum())
         after = after.with_race(race._replace(sums=sums, counts=counts))
-        is_out = (self._since(after) >= np.asarray(self._heat())).any(-1)
+        is_out = (spent(after) >= ends - ROUNDING).any(-1) | self.is_deciding(before)
         converged = has_converged(np.asarray(after.monitor.movement), self.config.learn.convergence_tolerance)
         over = np.flatnonzero(racing & (is_out | converged))
         return self._changed(after, over) if len(over) else after
@@ -131,6 +154,8 @@ class Racing:
     def told(self, states: TrainState, seed: int) -> str:
         race = states.race
         number = 1 + int(race.runner[seed])
+        if self.is_deciding(states)[seed]:
+            return f"race: {self.names[number - 1]} against {SEARCH}"
         return f"race: {self.names[number - 1]}, {number} of {len(self.names)}"
 
     # ---- Changing runners ----
@@ -146,26 +171,45 @@ class Racing:
 
         runners = jax.tree.map(stored, runners, now)
         heat, runner, since = race.heat.copy(), race.runner.copy(), np.array(race.since)
-        heat[seeds] += 1
         since[seeds] = spent(states)[seeds]
         for seed in seeds:
-            runner[seed] = self._next(int(heat[seed]), scores(race.sums[seed], race.counts[seed]))
+            found = scores(race.sums[seed], race.counts[seed])
+            heat[seed] = self._following(int(heat[seed]), found)
+            runner[seed] = self._runner(int(heat[seed]), found, race.sums[seed])
         changed = race._replace(heat=heat, runner=runner, since=since, runners=runners)
         for seed in seeds[heat[seeds] == self.num_heats]:
             self._announce(int(seed), changed)
         return self._loaded(states.with_race(changed), seeds)
 
-    def _next(self, heat: int, found: np.ndarray) -> int:
-        """First each in turn, then the best of each kind, then the best of these."""
-        count = len(self.names)
-        if heat < count:
+    def _following(self, heat: int, found: np.ndarray) -> int:
+        """The heat after this one. A search that is behind does not run again, and then there is nothing to decide."""
+        best = self._best(found)
+        if heat + 1 == self._again and len(self.kinds) > 1 and found[best[SEARCH]] < found[best[LEARNER]]:
+            return self._again + 1
+        if heat + 1 == self._again + 2 and (not self.config.run.pick or np.isneginf(found[self._again])):
+            return self.num_heats
+        return heat + 1
+
+    def _runner(self, heat: int, found: np.ndarray, sums: np.ndarray) -> int:
+        """Of a heat: first each in turn, then the best of each kind. Behind the last heat, the winner; of equal ones the learner."""
+        best = self._best(found)
+        if heat < self._again:
             return heat
-        best = [max((r for r in range(count) if self.names[r] == kind), key=lambda r: found[r]) for kind in self.kinds]
-        if self.num_heats == count:
-            return max(best, key=lambda r: found[r])
-        if heat < self.num_heats:
-            return best[heat - count]
-        return best[int(np.argmax(found[count:]))]
+        if len(self.kinds) == 1:
+            return best[self.names[0]]
+        if heat == self._again:
+            return best[SEARCH]
+        if heat < self.num_heats or np.isneginf(found[self._again]):
+            return best[LEARNER]
+        search, learner = found[self._again : self._again + 2] if np.isneginf(found[-1]) else sums[-1]
+        return best[SEARCH if search > learner else LEARNER]
+
+    def _best(self, found: np.ndarray) -> dict[str, int]:
+        """The runner of each kind that was the best in its first heat."""
+        numbers = range(len(self.names))
+        return {
+            kind: max((r for r in numbers if self.names[r] == kind), key=lambda r: found[r]) for kind in self.kinds
+        }
 
     def _loaded(self, states: TrainState, seeds: Int[np.ndarray, "n"]) -> TrainState:
         """With the runner whose turn it is as the state of these seeds."""
@@ -180,18 +224,26 @@ class Racing:
         return eqx.tree_at(runner_of, states, runner, is_leaf=is_none)
 
     def _announce(self, seed: int, race: Race) -> None:
-        found = scores(race.sums[seed], race.counts[seed]).round(3).tolist()
-        first = len(self.names)
+        found, first = scores(race.sums[seed], race.counts[seed]), len(self.names)
+        again = [float(value) for value in found[first : first + 2].round(3) if np.isfinite(value)]
         event = {"kind": "race", "seed": self.config.run.seed + seed, "runners": list(self.names)}
-        event |= {"winner": int(race.runner[seed]), "returns": found[:first], "again": found[first:]}
+        event |= {"winner": int(race.runner[seed]), "returns": found[:first].round(3).tolist(), "again": again}
+        if self.num_heats > first and np.isfinite(found[-1]):
+            event["decided"] = dict(zip((SEARCH, LEARNER), race.sums[seed][-1].round(3).tolist()))
         self.record.append(event)
 
-    def _heat(self) -> tuple[float, float]:
-        episodes, steps = Budget.of(self.config)[:2]
-        return float(episodes) * self.config.run.heat, float(steps) * self.config.run.heat
-
-    def _since(self, states: TrainState) -> Int[np.ndarray, "*seeds 2"]:
-        return spent(states) - np.asarray(states.race.since)
+    def _ends(self, states: TrainState) -> Float[np.ndarray, "*seeds 2"]:
+        """Episodes and steps at which the heat of each seed is over; that of the learner that runs again leaves what the
+        decision, the finish and the pick take."""
+        run, race = self.config.run, states.race
+        whole = np.asarray(Budget.of(self.config)[:2], float)
+        heat, since = np.asarray(race.heat)[..., None], np.asarray(race.since, float)
+        shares = np.where(heat == self._again, 2 * run.heat, run.heat)
+        if len(self.kinds) == 1:
+            return since + run.heat * whole
+        shares = np.where(heat == self._again + 2, run.pick, shares)
+        last = np.maximum(since + run.heat * whole, (1 - run.finish - 2 * run.pick) * whole)
+        return np.where(heat == self._again + 1, last, since + shares * whole)
 
 
 def is_none(node: Any) -> bool:

@@ -39,12 +39,15 @@ class Regularity(NamedTuple):
     usage: Float[Array, "S"]
 
 
-def regularity_gradient(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
-    """Gradient of the entropy bonus minus the softening penalty."""
+def regularity_gradient(
+    config: LearnConfig, policy: ASAPPolicy, batch: Transition, done: Float[Array, ""] | float = 0.0
+) -> tuple[Parameters, Regularity]:
+    """Gradient of the entropy bonus minus the softening penalty; `done` is the share of the budget."""
     if not (config.entropy or config.softening):
         return jax.tree.map(jnp.zeros_like, parameters_of(policy)), regularity_of(policy, batch)
-    batch = _thinned(batch)
-    return _closed_form(config, policy, batch) if has_closed_form(policy) else _by_autodiff(config, policy, batch)
+    batch, weight = _thinned(batch), config.entropy * (1 - done if config.schedule == "linear" else 1)
+    by = _closed_form if has_closed_form(policy) else _by_autodiff
+    return by(config, weight, policy, batch)
 
 
 def regularity_of(policy: ASAPPolicy, batch: Transition) -> Regularity:
@@ -76,7 +79,9 @@ def _entropy(
     return -(pi * jnp.log(jnp.maximum(pi, TINY))).sum() / samples
 
 
-def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
+def _closed_form(
+    config: LearnConfig, weight: Float[Array, ""] | float, policy: ASAPPolicy, batch: Transition
+) -> tuple[Parameters, Regularity]:
     """By autodiff this costs as much again as the policy gradient itself.
 
     d H = sum_i g_i d p_i + sum_{i,a} p_i h_a d sigma_i(a),  h_a = -(log pi(a) + 1),  g_i = sum_a sigma_i(a) h_a
@@ -90,7 +95,7 @@ def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
     slope = -(log_pi + 1)
     worth = mix(slope, lift(sigma, 2, 1).swapaxes(0, 1))  # g_i
     shares, samples = _counted(batch, skills)
-    planes = config.entropy * policy.partition.plane_weights(psi, shares * worth)
+    planes = weight * policy.partition.plane_weights(psi, shares * worth)
     planes = planes - config.softening * softening_slope(margins, config.softening_floor, _tasks_of(batch))
     beta = jnp.einsum("kn,fn->kf", policy.partition.alpha_beta * planes, psi) / samples
     # sum over states of p_i sigma_i(a) (h_a - g_i) phi.
@@ -98,12 +103,14 @@ def _closed_form(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
         slopes = (sigma * (jnp.einsum("sn,an->sa", shares, slope) - (shares * worth).sum(-1)[:, None]))[..., None]
     else:
         slopes = jnp.einsum("san,dn->sad", shares[:, None] * sigma * (slope - worth[:, None]), phi)
-    theta = config.entropy * policy.skills.alpha_theta * slopes / samples
+    theta = weight * policy.skills.alpha_theta * slopes / samples
     entropy = -total(jnp.exp(log_pi) * log_pi).mean(where=batch.counts)
     return Parameters(theta, beta), Regularity(entropy, shares.sum(-1) / samples)
 
 
-def _by_autodiff(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> tuple[Parameters, Regularity]:
+def _by_autodiff(
+    config: LearnConfig, weight: Float[Array, ""] | float, policy: ASAPPolicy, batch: Transition
+) -> tuple[Parameters, Regularity]:
     def value(parameters: Parameters) -> tuple[Float[Array, ""], Regularity]:
         changed = with_parameters(policy, parameters)
         psi, phi = (part(batch.observation, batch.descriptor) for part in (changed.psi, changed.phi))
@@ -113,7 +120,7 @@ def _by_autodiff(config: LearnConfig, policy: ASAPPolicy, batch: Transition) -> 
         entropy = _entropy(changed, phi, shares, usage, samples)
         lost = jax.lax.stop_gradient(lost_side(margins, config.softening_floor, _tasks_of(batch)))
         penalty = (lost * (jax.nn.softplus(margins) + jax.nn.softplus(-margins))).sum() / samples
-        return config.entropy * entropy - config.softening * penalty, Regularity(entropy, usage)
+        return weight * entropy - config.softening * penalty, Regularity(entropy, usage)
 
     return jax.grad(value, has_aux=True)(parameters_of(policy))
 

@@ -53,8 +53,9 @@ class Stages(NamedTuple):
         """By what a seed has spent. Who has converged goes on to the finish; without one, it is over. A race goes on."""
         episodes, steps, movement, spoiled = progress
         spent = [(episodes.sum(-1) >= end.episodes) | (steps >= end.steps) for end in self.ends]
-        converged = has_converged(movement, self.config.learn.convergence_tolerance) & np.logical_not(races)
-        stage = np.where(spent[0] | converged, Stage.FINISH, Stage.MAIN)
+        races = races & np.logical_not(spent[2])  # A batch of a race can last beyond its share; the race is decided all the same.
+        converged = has_converged(movement, self.config.learn.convergence_tolerance)
+        stage = np.where((spent[0] | converged) & np.logical_not(races), Stage.FINISH, Stage.MAIN)
         stage = np.where((stage == Stage.FINISH) & (spent[1] | (not self.config.run.finish)), Stage.PICK, stage)
         ends_early = converged & (not self.config.run.finish)
         is_over = (stage == Stage.PICK) & (spent[2] | ends_early | (not self.config.run.pick))
@@ -62,13 +63,17 @@ class Stages(NamedTuple):
 
     def on_host(self, states: TrainState) -> Bool[np.ndarray, "*seeds"]:
         """Whether the updates of now are made on the host: those of a search, and the pick."""
-        stage, is_search = self.now(states), self.racing.is_search(states)
+        stage, is_search = self.now(states), self.racing.is_search(states) | self.racing.is_deciding(states)
         return np.asarray((stage == Stage.FINISH) | (stage == Stage.PICK) | ((stage == Stage.MAIN) & is_search))
 
     def left(self, stage: int, states: TrainState) -> Budget:
         """Episodes and steps until the stage ends, or the heat."""
-        left = self.ends[stage].left(states.totals, states.env_steps)
-        return self.racing.left(states, left) if stage == Stage.MAIN else left
+        if stage != Stage.MAIN:
+            return self.ends[stage].left(states.totals, states.env_steps)
+        main, whole = (self.ends[end].left(states.totals, states.env_steps) for end in (Stage.MAIN, Stage.PICK))
+        races = self.racing.is_on(states)
+        own = (np.where(races, *each).astype(np.int32) for each in zip(whole[:2], main[:2]))
+        return self.racing.left(states, main._replace(**dict(zip(("episodes", "steps"), own))))
 
     def told(self, states: TrainState) -> list[str]:
         """Of each seed, in words."""

@@ -19,7 +19,7 @@ from asap.base.types import EpisodeTotals
 from asap.config.schema import SEARCH, Config
 from asap.experience.protocol import Carry, Experience
 from asap.learn.convergence import Monitor, has_converged, start_monitor
-from asap.learn.judge import Critic, FromData, new_critic
+from asap.learn.judge import Critic, FromData, new_critic, table_critic
 from asap.learn.regularize import Regularity
 from asap.learn.updates import Diagnostics, optimizer_of
 from asap.policy.build import build_policy
@@ -30,6 +30,7 @@ from asap.policy.skills import GibbsSkills
 from asap.runs.checkpoints import digest
 
 POLICY, CRITIC = 0, 1  # Ids of what is drawn on the host, one stream per purpose.
+MOST_OF_TABLE = 1024  # States; the critic's fit takes their cube.
 SPAN = 2.0  # Scaled observations lie mostly within this many deviations; the critic's ramps are spread over them.
 
 
@@ -232,8 +233,11 @@ def drawn_critic(config: Config, tasks: TaskSet, seed: int) -> Critic:
     low, high = np.float32(spec.observation_low), np.float32(spec.observation_high)
     if tasks.is_scaled:
         low, high = (np.full(len(low), bound, np.float32) for bound in (-SPAN, SPAN))
-    sizes = learn.critic_features, learn.critic_length, 0 if policy.termination is None else policy.num_skills
+    num_skills = 0 if policy.termination is None else policy.num_skills
+    sizes = learn.critic_features, learn.critic_length, num_skills
     known = tasks.descriptors.shape[1] + learn.critic_time
+    if learn.critic_table and spec.numbered and len(low) <= MOST_OF_TABLE:
+        return table_critic(len(low) + known, num_skills)
     return new_critic(low, high, known, host_generator(seed, CRITIC), *sizes)
 
 

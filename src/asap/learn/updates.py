@@ -243,7 +243,7 @@ def _climb(
 def _gradient(given: Inputs, scores: Score) -> tuple[Parameters, Regularity]:
     """Mean of weight times score over the steps that count, plus the gradient of the regularity."""
     gradient = _mean_score(given, scores)
-    extra, regularity = regularity_gradient(given.config, given.policy, given.batch.steps.flat())
+    extra, regularity = regularity_gradient(given.config, given.policy, given.batch.steps.flat(), given.done)
     return jax.tree.map(jnp.add, gradient, extra), regularity
 
 
