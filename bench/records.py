@@ -25,7 +25,7 @@ from records_page import write_page
 from records_rivals import PACKAGES
 from records_rows import FIRST_FRESH_SEED, ROWS
 from records_trainings import SYSTEMS, Training, digest_of_code, systems_of
-from trainings import Finished, Processes, positive, rival_python, tell
+from trainings import Failed, Finished, Processes, positive, rival_python, tell
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -33,11 +33,14 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> None:
     options, processes = parse(), Processes()
     finished = Finished(options.out / "records.jsonl")
+    failed = []
     if not options.page:
         with processes.ended_with_this():
-            run_all(options, finished, processes)
+            failed = run_all(options, finished, processes)
     page = write_page(finished.kept, options.docs, options.examples, options.steps, plays=not options.text)
     tell(f"wrote {page}")
+    if failed:
+        sys.exit(f"bench: failed: {', '.join(failed)}")
 
 
 def parse() -> argparse.Namespace:
@@ -74,13 +77,15 @@ def planned(options: argparse.Namespace) -> Iterator[Training]:
                     yield Training(name, system, seed, options.steps or row.about.steps)
 
 
-def run_all(options: argparse.Namespace, finished: Finished, processes: Processes) -> None:
+def run_all(options: argparse.Namespace, finished: Finished, processes: Processes) -> list[str]:
+    """Those that failed; the others are not kept from running."""
     code, trainings = digest_of_code(), list(planned(options))
     left = [training for training in trainings if training.key(code) not in finished.kept]
     tell(f"{len(trainings)} trainings, {len(trainings) - len(left)} of them finished before; code {code}")
     pythons = {"asap": Path(sys.executable)}
     if any(training.system != "asap" for training in left):
         pythons |= dict.fromkeys(SYSTEMS[1:], rival_python(options.rival_env, PACKAGES))
+    failed: list[str] = []
     cores: queue.SimpleQueue[int | None] = queue.SimpleQueue()
     known = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     for place in range(options.jobs):  # One job alone goes where the system wants it.
@@ -95,6 +100,9 @@ def run_all(options: argparse.Namespace, finished: Finished, processes: Processe
             report = processes.run(pythons[training.system], script, job, name, core)
             finished.keep(training.key(code), report, training.settings)
             tell(f"{name}: return {report['return']:.1f}, {report['steps']:,} steps")
+        except Failed as error:
+            tell(str(error))
+            failed.append(name)
         finally:
             cores.put(core)
 
@@ -108,6 +116,7 @@ def run_all(options: argparse.Namespace, finished: Finished, processes: Processe
             pool.shutdown(wait=False, cancel_futures=True)
             processes.end()
             raise
+    return failed
 
 
 if __name__ == "__main__":

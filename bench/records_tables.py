@@ -120,46 +120,31 @@ def size(reports: Reports) -> str:
 
 
 def shortfalls(lines: list[Line]) -> Iterator[str]:
-    """For each row: seeds below the threshold, failed starts, and who returns more."""
     yield "## What falls short\n"
-    yield "Everything below is counted from the tables above, row by row. A figure of others counts as more where it is larger than our IQM.\n"
-    clean = []
+    yield "Counted from the tables above, for each row of ours. Others return more where their figure is larger than our IQM.\n"
+    yield "| row | seeds below the threshold | failed starts | lost in print | who returns more |\n|---|---|---|---|---|"
     for line in lines:
         if line.is_ours:
-            found = list(shortfalls_of(line, lines))
-            if found:
-                yield f"- **{named(line)}**: {'; '.join(found)}."
-            else:
-                clean.append(named(line))
-    if clean:
-        yield f"- Nothing of this kind: {', '.join(clean)}."
-    missing = [
-        name for name in ROWS if name not in {line.row for line in lines} and (name not in BEST or ROWS[name].flags)
-    ]
-    if missing:
-        yield f"- Not measured yet: {', '.join(missing)}."
-    if unset := [row.env for row in BEST.values() if not row.flags]:
-        yield f"- No settings of their own yet: {', '.join(unset)}."
+            yield f"| {' | '.join(shortfalls_of(line, lines))} |"
     yield ""
-
-
-def named(line: Line) -> str:
-    return f"{line.env}, {'best settings' if ROWS[line.row].is_best else 'defaults'}"
+    measured = {line.row for line in lines}
+    if missing := [name for name, row in ROWS.items() if name not in measured and (row.flags or not row.is_best)]:
+        yield f"Not measured yet: {', '.join(missing)}.\n"
+    if unset := [row.env for row in BEST.values() if not row.flags]:
+        yield f"No settings of their own yet: {', '.join(unset)}.\n"
 
 
 def shortfalls_of(line: Line, lines: list[Line]) -> Iterator[str]:
-    about, returns = ENVIRONMENTS[line.env], line.reports.all("return")
-    if below := sum(value < about.threshold for value in returns):
-        yield f"{below} of {len(returns)} seeds below {about.threshold:g}"
-    if (failed := line.reports.all("failed")) and max(failed) > 0:
-        yield f"{share(failed)} of starts fail"
-    printed = line.reports.all("printed")
-    if printed and iqm(printed) < line.mean - max(0.01 * abs(line.mean), 1e-9):
-        yield f"print costs {number(line.mean - iqm(printed))}"
-    if len(printed) < len(returns):
-        yield f"the rules of {len(returns) - len(printed)} seeds could not be read again"
-    better = [(other.mean, other.words) for other in lines if other.env == line.env and not other.is_ours]
-    better += [(one.value, one.who) for one in PUBLISHED.get(line.env, ())]
-    for value, words in better:
-        if value > line.mean:
-            yield f"{words} has {number(value)}"
+    reports, about = line.reports, ENVIRONMENTS[line.env]
+    returns, printed, failed = (reports.all(what) for what in ("return", "printed", "failed"))
+    yield f"{line.env}, {'best settings' if ROWS[line.row].is_best else 'defaults'}"
+    below = sum(value < about.threshold for value in returns)
+    yield f"{below} of {len(returns)}" if below else "none"
+    yield share(failed) if any(failed) else "none"
+    lost = line.mean - iqm(printed) if printed else 0.0
+    unread = len(returns) - len(printed)
+    words = [f"{unread} of {len(returns)} could not be read again"] if unread else []
+    yield "; ".join([number(lost), *words] if lost > 0 else words) or "nothing"
+    others = [(other.mean, other.words) for other in lines if other.env == line.env and not other.is_ours]
+    others += [(one.value, one.who) for one in PUBLISHED.get(line.env, ())]
+    yield "; ".join(f"{words}: {number(value)}" for value, words in others if value > line.mean) or "nobody"

@@ -34,6 +34,10 @@ def positive(text: str) -> int:
     return int(text)
 
 
+class Failed(SystemExit):
+    """A process that did not end well; uncaught, it ends the measurement with one line."""
+
+
 class Processes:
     """Scripts of this folder that are running, each of which gets a job as JSON and prints a report as its last line."""
 
@@ -68,8 +72,9 @@ class Processes:
             env=os.environ | NO_CACHE,
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
         )
+        if core is not None:
+            os.sched_setaffinity(process.pid, {core})  # Before it has threads, which keep to it.
         self._running.add(process)
         try:
             printed = self._wait(process, name)
@@ -78,7 +83,7 @@ class Processes:
                 process.kill()
             self._running.discard(process)
         if process.returncode:
-            raise SystemExit(f"bench: {script} failed with status {process.returncode} on {json.dumps(job)}")
+            raise Failed(f"bench: {script} failed with status {process.returncode} on {json.dumps(job)}")
         return json.loads(printed.splitlines()[-1])
 
     def _wait(self, process: subprocess.Popen, name: str) -> str:
