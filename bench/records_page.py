@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from records_pictures import draw_all, file_of, slug
+from records_pictures import draw_all, file_of, holds, slug
 from records_rivals import TREE
 from records_rows import BEST, DEFAULTS_TUNED, ENVIRONMENTS, FIRST_FRESH_SEED, ROWS
 from records_tables import lines_of, number, shortfalls, tables
@@ -67,10 +67,7 @@ def policies(rows: Mapping[str, Reports], docs: Path, examples: Path, steps: int
         seed, report = reports.best
         command = shlex.join(["asap", *ROWS[name].command(steps or ROWS[name].about.steps), "--seed", str(seed)])
         yield f"### {ROWS[name].env}{', best settings' if ROWS[name].is_best else ''}\n"
-        said = number(report["return"]) + (
-            "" if report.get("printed") is None else f", as printed {number(report['printed'])}"
-        )
-        yield f"Seed {seed}: {said}. The command is `{command}`.{rules_file(name, report, examples)}\n"
+        yield f"Seed {seed}: {said_of(report)}. The command is `{command}`.{rules_file(name, report, examples)}\n"
         lines = report["rules"].rstrip().splitlines()
         more = [f"... {len(lines) - LONGEST_RULES} more lines"] if len(lines) > LONGEST_RULES else []
         yield "\n".join(["```", *lines[:LONGEST_RULES], *more, "```\n"])
@@ -79,11 +76,17 @@ def policies(rows: Mapping[str, Reports], docs: Path, examples: Path, steps: int
             yield f"![Which skill rules where: {ROWS[name].env}, seed {seed}]({picture})\n"
 
 
+def said_of(report: Mapping[str, Any]) -> str:
+    if report.get("printed") is None:
+        return number(report["return"])
+    failures = f"{100 * report['printed_failed']:.3g} % of the starts fail"
+    return f"{number(report['return'])}, as printed {number(report['printed'])}, where {failures}"
+
+
 def rules_file(name: str, report: Mapping[str, Any], examples: Path) -> str:
     """Where these rules stand in a file, too."""
     path = file_of(name, examples)
-    is_there = path.exists() and report["rules"].strip() in path.read_text()
-    return f" It is also in `examples/rules/{path.name}`." if is_there else ""
+    return f" It is also in `examples/rules/{path.name}`." if holds(path, report["rules"]) else ""
 
 
 def settings_tried(rows: Mapping[str, Reports]) -> Iterator[str]:

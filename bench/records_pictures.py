@@ -60,7 +60,7 @@ def keep_if_better(name: str, seed: int, report: Mapping[str, Any], examples: Pa
     if report.get("printed") is None:
         return False
     path, about, env = file_of(name, examples), ROWS[name].about, ROWS[name].env
-    if path.exists() and report["rules"].strip() in path.read_text():
+    if holds(path, report["rules"]):
         return False
     job = {"starts": about.starts, "episodes": about.episodes, "threshold": about.threshold}
     new = played(asap.load_rules(report["rules"], env), job, True, COMPARED_SEED)
@@ -77,6 +77,15 @@ def keep_if_better(name: str, seed: int, report: Mapping[str, Any], examples: Pa
     path.write_text("\n".join([*header(name, seed, new, job), report["rules"].rstrip(), ""]))
     tell(f"{path.name}: written, {mean(new, job):.4g} over {about.episodes} episodes")
     return True
+
+
+def holds(path: Path, rules: str) -> bool:
+    """Whether a file has these rules, under comments of its own."""
+    return path.exists() and statements(path.read_text()) == statements(rules)
+
+
+def statements(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 def header(name: str, seed: int, returns: np.ndarray, job: Mapping[str, Any]) -> Iterator[str]:
