@@ -11,9 +11,6 @@ Finished trainings are kept in the folder of results and not run again; remove t
 import argparse
 import hashlib
 import json
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +19,12 @@ from typing import Any, NamedTuple
 
 from gymnasium_contests import CONTESTS
 from gymnasium_speed import play_speed
+from trainings import TORCH, Finished, Processes, positive, rival_python, tell
 
 from asap.base.stats import bootstrap_interval, iqm
 
-HERE = Path(__file__).parent
 EPISODES = 100
-HEARTBEAT_SECONDS = 30
-PACKAGES = ("torch==2.13.0", "stable-baselines3")  # Of the rival's environment, installed one after the other.
+PACKAGES = (TORCH, "stable-baselines3")  # Of the rival's environment, installed one after the other.
 
 
 class Training(NamedTuple):
@@ -46,24 +42,34 @@ class Training(NamedTuple):
         return self.env, self.system, self.seed, hashlib.sha256(said.encode()).hexdigest()[:16]
 
     @property
-    def job(self) -> str:
-        job = {"env": self.env, "seed": self.seed, "steps": self.steps, "episodes": EPISODES, "settings": self.settings}
-        return json.dumps(job)
+    def job(self) -> dict[str, Any]:
+        return {
+            "env": self.env,
+            "seed": self.seed,
+            "steps": self.steps,
+            "episodes": EPISODES,
+            "settings": self.settings,
+        }
 
 
 def main() -> None:
-    options = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that a training under way ends with the bench.
+    options, processes = parse(), Processes()
+    with processes.ended_with_this():
+        measure(options, processes)
+
+
+def measure(options: argparse.Namespace, processes: Processes) -> None:
     systems = [system for system in ("sb3", "asap") if system != options.left_out]
     pythons = {"asap": Path(sys.executable)}
     if "sb3" in systems:
-        pythons["sb3"] = rival_python(options.rival_env)
-    results = Results(options.out / "gymnasium.jsonl")
+        pythons["sb3"] = rival_python(options.rival_env, PACKAGES)
+    results = Finished(options.out / "gymnasium.jsonl")
     trainings = list(planned(options.only or list(CONTESTS), systems, options.seed, options.seeds, options.steps))
     for number, training in enumerate(trainings, 1):
         if training.key not in results.kept:
             tell(f"{number}/{len(trainings)} {training.env} {training.system} seed {training.seed}: started")
-            results.keep(training, run(training, pythons[training.system]))
+            report = processes.run(pythons[training.system], f"gymnasium_{training.system}.py", training.job)
+            results.keep(training.key, report, training.settings)
         report = results.kept[training.key]
         tell(
             f"{number}/{len(trainings)} {training.env} {training.system} seed {training.seed}: "
@@ -95,16 +101,6 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"must be an integer >= 1 (got {text!r})")
-    return int(text)
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 # ---- Trainings ----------------------------------------------------------------------------------------------------
 
 
@@ -115,64 +111,6 @@ def planned(names: list[str], systems: list[str], first: int, seeds: int, steps:
         for seed in range(first, first + seeds):
             for system in systems:
                 yield Training(name, system, seed, steps or contest.steps, getattr(contest, system))
-
-
-def run(training: Training, python: Path) -> dict[str, Any]:
-    """In a process of its own, which times itself."""
-    script = HERE / f"gymnasium_{training.system}.py"
-    # Compiling counts: what an earlier process left in JAX's cache is not used.
-    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
-    process = subprocess.Popen([python, script, training.job], env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        printed = wait(process)
-    finally:
-        process.kill()
-    if process.returncode:
-        sys.exit(f"bench: {script.name} failed with status {process.returncode} on {training.job}")
-    return json.loads(printed.splitlines()[-1])
-
-
-def wait(process: subprocess.Popen) -> str:
-    seconds = 0
-    while True:
-        try:
-            return process.communicate(timeout=HEARTBEAT_SECONDS)[0]
-        except subprocess.TimeoutExpired:
-            seconds += HEARTBEAT_SECONDS
-            tell(f"  ... {seconds} s")
-
-
-class Results:
-    """Finished trainings by key, kept in a file of a JSON object per line."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.kept: dict[tuple[str, str, int, str], dict[str, Any]] = {}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        whole, _, torn = path.read_text().rpartition("\n")
-        if torn:  # A line that was being written when the machine stopped.
-            path.write_text(f"{whole}\n" if whole else "")
-        for line in whole.splitlines():
-            kept = json.loads(line)
-            self.kept[tuple(kept["key"])] = kept["report"]
-
-    def keep(self, training: Training, report: dict[str, Any]) -> None:
-        self.kept[training.key] = report
-        with self.path.open("a") as file:
-            file.write(json.dumps({"key": training.key, "report": report, "settings": training.settings}) + "\n")
-
-
-def rival_python(folder: Path) -> Path:
-    """The interpreter that has stable-baselines3; its environment is made if need be."""
-    python = folder / "bin" / "python"
-    has_rival = [python, "-c", f"from importlib.metadata import version; version({PACKAGES[-1]!r})"]
-    if not python.exists() or subprocess.run(has_rival, stderr=subprocess.DEVNULL).returncode:
-        tell(f"making {folder} with {', '.join(PACKAGES)} (some minutes)")
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        for package in PACKAGES:
-            subprocess.run([python, "-m", "pip", "install", "--quiet", package], check=True, stdout=sys.stderr)
-    return python
 
 
 # ---- The table ----------------------------------------------------------------------------------------------------
