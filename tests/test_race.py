@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from asap import ASAP
-from asap.learn.race import Racing, scores
+from asap.learn.race import Racing, scores, stuck
+from asap.learn.updates import as_one_skill
 from asap.model.training import Training, train
+from asap.policy.score import Parameters
 from asap.runs.directory import Run
 from asap.runs.events import InMemory
 from asap.runs.signals import StopRequest
@@ -39,7 +41,7 @@ def test_whose_turn_it_is():
     race = racing("learner", "learner", "ars", "ars")
     returns, none = np.array([1.0, 2, 4, 3, 9, 8, NOT_RUN]), np.zeros((7, 2))
     assert race.num_heats == 7 and [race._runner(heat, returns, none) for heat in range(7)] == [0, 1, 2, 3, 2, 1, 1]
-    assert [race._following(heat, returns) for heat in range(7)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [race._following(heat, returns, False) for heat in range(7)] == [1, 2, 3, 4, 5, 6, 7]
     decided = np.array([*returns[:6], 0])  # The search returned 5, the learner 6, on the same episodes.
     assert race._runner(7, decided, np.array([[0, 0]] * 6 + [[5.0, 6]])) == 1
     assert race._runner(7, decided, np.array([[0, 0]] * 6 + [[6.0, 5]])) == 2
@@ -49,26 +51,54 @@ def test_whose_turn_it_is():
 def test_a_search_that_is_behind_does_not_run_again():
     race = racing("learner", "ars")
     behind = np.array([5.0, 4, NOT_RUN, 8, NOT_RUN])
-    assert [race._following(heat, behind) for heat in (0, 1, 3)] == [1, 3, 5]
+    assert [race._following(heat, behind, True) for heat in (0, 1, 3)] == [1, 3, 5]
     assert [race._runner(heat, behind, np.zeros((5, 2))) for heat in (3, 5)] == [0, 0]
     ahead = np.array([4.0, 5, 7, 6, NOT_RUN])
-    assert [race._following(heat, ahead) for heat in (0, 1, 2, 3)] == [1, 2, 3, 4]
+    assert [race._following(heat, ahead, False) for heat in (0, 1, 2, 3)] == [1, 2, 3, 4]
+
+
+def test_a_search_that_is_ahead_of_a_learner_that_is_stuck_goes_on_alone():
+    race = racing("single", "ars")
+    found = np.array([-200.0, -150, NOT_RUN, NOT_RUN, NOT_RUN])
+    assert race._following(1, found, True) == 5 and race._runner(5, found, np.zeros((5, 2))) == 1
+    np.testing.assert_array_equal(
+        stuck(np.array([[-400.0, -600], [-4, -5], [-4, 0]]), np.array([[2.0, 3], [2, 3], [2, 0]])), [True, False, False]
+    )
+
+
+def test_a_single_skill_stays_one():
+    """A gradient by hand: two skills of two actions, one plane."""
+    gradient = Parameters(np.float32([[[1], [2]], [[3], [5]]]), np.float32([[7, 8]]))
+    shared = as_one_skill(gradient)
+    np.testing.assert_array_equal(shared.theta, [[[4], [7]], [[4], [7]]])
+    assert not np.asarray(shared.beta).any()
 
 
 def test_without_a_pick_the_last_returns_decide():
     race = racing("learner", "ars", pick=0.0)
     found = np.array([4.0, 5, 7, 6, NOT_RUN])
-    assert race._following(3, found) == 5 and race._runner(5, found, np.zeros((5, 2))) == 1
+    assert race._following(3, found, False) == 5 and race._runner(5, found, np.zeros((5, 2))) == 1
 
 
 def test_runners_of_one_kind():
     alike = racing("learner", "learner", "learner")
     returns = np.array([1.0, 3, 2])
-    assert alike.num_heats == 3 and [alike._runner(heat, returns, np.zeros((3, 2))) for heat in (0, 1, 2, 3)] == [0, 1, 2, 1]
+    assert alike.num_heats == 3 and [alike._runner(heat, returns, np.zeros((3, 2))) for heat in (0, 1, 2, 3)] == [
+        0,
+        1,
+        2,
+        1,
+    ]
 
 
 def test_each_runner_starts_and_learns_for_itself(tmp_path):
-    settings = [*QUICK, 'run.race=["learner", "learner", "ars", "ars"]', "run.heat=0.05", "run.finish=0.2", "run.pick=0.05"]
+    settings = [
+        *QUICK,
+        'run.race=["learner", "learner", "ars", "ars"]',
+        "run.heat=0.05",
+        "run.finish=0.2",
+        "run.pick=0.05",
+    ]
     model = ASAP("CartPole-v1", hyperplanes=2, skills="linear", settings=settings)
     model.learn(6000, run=tmp_path / "run")
     events = list(Run.open(tmp_path / "run").events())

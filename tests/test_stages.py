@@ -71,7 +71,14 @@ def test_a_run_that_is_stopped_in_every_stage_gives_the_same_bits(kind, tmp_path
     stages = {
         "hosted": ["main", "finish", "pick"],
         "compiled": ["main", "finish"],
-        "race": ["race: learner, 1 of 3", "race: ars, 2 of 3", "race: ars, 3 of 3", "race: learner against ars", "finish", "pick"],
+        "race": [
+            "race: learner, 1 of 3",
+            "race: ars, 2 of 3",
+            "race: ars, 3 of 3",
+            "race: learner against ars",
+            "finish",
+            "pick",
+        ],
         "ars": ["main", "pick"],
     }[kind]
     assert stages_in(pieces) == stages_in(whole) == stages

@@ -8,7 +8,7 @@ from asap.config.settings import Removed, setting
 
 LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")  # By gradients.
 SEARCH = "ars"
-RUNNERS = ("learner", SEARCH)
+RUNNERS = ("learner", "single", SEARCH)
 OFFLINE_LEARNERS = ("importance", "likelihood")
 GRADIENTS = ("sampled", "marginal")
 BASES = ("linear", "polynomial", "fourier", "network")
@@ -155,7 +155,11 @@ class LearnConfig:
         low=1.0,
         high=100.0,
     )
-    entropy: float | None = setting(None, "Weight of the entropy of the actions; with a linear schedule it falls to 0 over the budget. Default: the learner's own.", low=0.0)
+    entropy: float | None = setting(
+        None,
+        "Weight of the entropy of the actions; with a linear schedule it falls to 0 over the budget. Default: the learner's own.",
+        low=0.0,
+    )
     softening: float = setting(0.03, "Weight of the penalty that revives a plane which has lost one side.", low=0.0)
     softening_floor: float = setting(0.1, "Share of the steps below which a side counts as lost.", above=0.0, high=0.5)
     critic_features: int = setting(32, "Random ramps of the critic.", low=1, high=4096)
@@ -224,7 +228,7 @@ class RunConfig:
     deterministic: bool = setting(False, "In the evaluation at the end, take the most probable skill and action.")
     race: tuple[str, ...] = setting(
         (),
-        "Runners that race for the first shares of the budget: learner (of learn.learner), or ars from 0; the best goes on.",
+        "Runners that race: learner (of learn.learner), single (the same with one skill everywhere), or ars from 0; the best goes on.",
         choices=RUNNERS,
     )
     heat: float = setting(0.05, "Share of the budget that a runner of a race gets at a time.", above=0.0, high=0.2)

@@ -45,8 +45,8 @@ class Rule(NamedTuple):
     is_tied: bool = False  # All skills move together, and the planes stay.
 
     @classmethod
-    def of(cls, learn: LearnConfig) -> "Rule":
-        return cls(learn.directions, learn.perturbation, learn.search_step)
+    def of(cls, learn: LearnConfig, tied: Bool[Array, ""] | np.bool_ | None = None) -> "Rule":
+        return cls(learn.directions, learn.perturbation, learn.search_step, bool(tied))
 
 
 # Of a runner in a race, which begins at 0: one direction at a time, so that many steps fit into a heat.

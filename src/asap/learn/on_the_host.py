@@ -62,7 +62,7 @@ class OnTheHost:
             after, played = decide(self.config, self.experience, self.stages.racing, seed, state, left)
             return after, made, played
         progress = self.stages.progress(stage, state)
-        rule = FROM_ZERO if stage == Stage.MAIN and state.race is not None else Rule.of(self.config.learn)
+        rule = FROM_ZERO if stage == Stage.MAIN and state.race is not None else Rule.of(self.config.learn, state.tied)
         state = state if is_begun(state, stage == Stage.FINISH) else begun(state, stage == Stage.FINISH)
         found = search_update(self.config, self.experience, seed, state, left, rule, progress)
         told = made._replace(diagnostics=made.diagnostics._replace(gradient=found.estimate))

@@ -5,12 +5,13 @@ Which of them gets anywhere on a task nobody knows before, and one seed of a lea
 
 Of two kinds, what was returned early says little: a search of decided policies is ahead on many tasks on which learning by gradients
 wins in the end. So both go on: the best search for two more heats, unless the best learner is ahead of it already, and the best learner
-for all that is left before the finish. Then both play the same fresh episodes, paid from a share as large as `run.pick`, by their
+for all that is left before the finish. (A learner whose returns were all alike has nothing to go by: then the search goes on alone.) Then both play the same fresh episodes, paid from a share as large as `run.pick`, by their
 likeliest actions, and the better one is finished. Without `run.pick` their last returns decide. All that is played is paid.
 
 All runners are states of one learner, with arrays of the same shapes. The one that plays is the state itself, the others wait in it: a run
-that is killed in the race resumes like any other. A runner `ars` is one linear skill (or what skills are here), the same in all regions:
-it begins at 0 and its skills move together, until the finish parts them.
+that is killed in the race resumes like any other. The runners `single` and `ars` are one linear skill (or what skills are here), the
+same in all regions: their skills move together, also in the finish. Fewer numbers are learned sooner, and are easier to read. `ars`
+begins at 0.
 """
 
 from typing import Any
@@ -31,7 +32,7 @@ from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of, with_parameters
 from asap.runs.events import Record
 
-LEARNER = RUNNERS[0]
+LEARNER, SINGLE, _ = RUNNERS
 ROUNDING = 1e-6  # Shares of the budget are no exact numbers.
 _RUNNERS = 11  # Id of the stream that further starts are drawn from.
 
@@ -42,8 +43,10 @@ class Racing:
     def __init__(self, config: Config, tasks: TaskSet, record: Record):
         self.config, self.tasks, self.record = config, tasks, record
         self.names = config.run.race
-        self.kinds = tuple(dict.fromkeys(self.names))
-        self._again = len(self.names)  # The heat in which the best search runs again; behind it the best learner, and both.
+        self.kinds = tuple(dict.fromkeys(map(kind_of, self.names)))
+        self._again = len(
+            self.names
+        )  # The heat in which the best search runs again; behind it the best learner, and both.
         self.num_heats = self._again + (3 if len(self.kinds) > 1 else 0)
 
     # ---- Starts ----
@@ -56,7 +59,8 @@ class Racing:
         for index in range(self.config.run.seeds):
             state = member(states, index)
             policies = self._policies(self.config.run.seed + index, state.policy)
-            each.append(stack([runner_of(started(state, policy)) for policy in policies]))
+            ties = [name != LEARNER and self._is_drawn for name in self.names]
+            each.append(stack([runner_of(started(state, *own)) for own in zip(policies, ties)]))
         runners, num_seeds = stack(each), self.config.run.seeds
         sums = np.zeros((num_seeds, self.num_heats, 2))
         race = Race(
@@ -79,16 +83,21 @@ class Racing:
 
     def _policies(self, seed: int, first: ASAPPolicy) -> list[ASAPPolicy]:
         """Searches begin at 0; learners where the first one does, or, where that was drawn, at draws of their own."""
-        found, is_drawn = [], not self.config.policy.rules and self.config.run.source is None
+        found = []
         for number, name in enumerate(self.names):
             policy = first
-            if number and is_drawn:
+            if number and self._is_drawn:
                 drawn = build_policy(self.config.policy, self.tasks.tasks, host_generator(seed, _RUNNERS, number))
                 policy = with_parameters(first, jax.tree.map(np.asarray, parameters_of(drawn)))
             if name == SEARCH:
                 policy = with_zero_skills(policy)
-            found.append(policy)
+            found.append(with_one_skill(policy) if name != LEARNER and self._is_drawn else policy)
         return found
+
+    @property
+    def _is_drawn(self) -> bool:
+        """Whether nobody has given a policy to begin with."""
+        return not self.config.policy.rules and self.config.run.source is None
 
     # ---- Whose turn it is ----
 
@@ -129,7 +138,10 @@ class Racing:
             return left
         rest = np.clip(np.ceil(self._ends(states) - spent(states) - ROUNDING), 0, np.iinfo(np.int32).max)
         racing = self.is_on(states)
-        own = (np.where(racing, np.minimum(most, more), most).astype(np.int32) for most, more in zip(left, (rest[..., 0], rest[..., 1])))
+        own = (
+            np.where(racing, np.minimum(most, more), most).astype(np.int32)
+            for most, more in zip(left, (rest[..., 0], rest[..., 1]))
+        )
         return left._replace(**dict(zip(("episodes", "steps"), own)))
 
     def moved_on(self, before: TrainState, after: TrainState) -> TrainState:
@@ -174,18 +186,23 @@ class Racing:
         since[seeds] = spent(states)[seeds]
         for seed in seeds:
             found = scores(race.sums[seed], race.counts[seed])
-            heat[seed] = self._following(int(heat[seed]), found)
+            is_stuck = stuck(race.sums[seed], race.counts[seed])[self._best(found).get(LEARNER, 0)]
+            heat[seed] = self._following(int(heat[seed]), found, bool(is_stuck))
             runner[seed] = self._runner(int(heat[seed]), found, race.sums[seed])
         changed = race._replace(heat=heat, runner=runner, since=since, runners=runners)
         for seed in seeds[heat[seeds] == self.num_heats]:
             self._announce(int(seed), changed)
         return self._loaded(states.with_race(changed), seeds)
 
-    def _following(self, heat: int, found: np.ndarray) -> int:
-        """The heat after this one. A search that is behind does not run again, and then there is nothing to decide."""
+    def _following(self, heat: int, found: np.ndarray, is_stuck: bool) -> int:
+        """The heat after this one. A search that is behind does not run again, and then there is nothing to decide. Nor is
+        there if it is ahead of learners that have nothing to go by."""
         best = self._best(found)
-        if heat + 1 == self._again and len(self.kinds) > 1 and found[best[SEARCH]] < found[best[LEARNER]]:
-            return self._again + 1
+        if heat + 1 == self._again and len(self.kinds) > 1:
+            if found[best[SEARCH]] < found[best[LEARNER]]:
+                return self._again + 1
+            if is_stuck and found[best[SEARCH]] > found[best[LEARNER]]:
+                return self.num_heats
         if heat + 1 == self._again + 2 and (not self.config.run.pick or np.isneginf(found[self._again])):
             return self.num_heats
         return heat + 1
@@ -196,19 +213,22 @@ class Racing:
         if heat < self._again:
             return heat
         if len(self.kinds) == 1:
-            return best[self.names[0]]
+            return best[self.kinds[0]]
         if heat == self._again:
             return best[SEARCH]
-        if heat < self.num_heats or np.isneginf(found[self._again]):
+        if heat < self.num_heats:
             return best[LEARNER]
         search, learner = found[self._again : self._again + 2] if np.isneginf(found[-1]) else sums[-1]
+        if np.isneginf(found[self._again]):
+            search, learner = found[best[SEARCH]], found[best[LEARNER]]
         return best[SEARCH if search > learner else LEARNER]
 
     def _best(self, found: np.ndarray) -> dict[str, int]:
         """The runner of each kind that was the best in its first heat."""
         numbers = range(len(self.names))
         return {
-            kind: max((r for r in numbers if self.names[r] == kind), key=lambda r: found[r]) for kind in self.kinds
+            kind: max((r for r in numbers if kind_of(self.names[r]) == kind), key=lambda r: found[r])
+            for kind in self.kinds
         }
 
     def _loaded(self, states: TrainState, seeds: Int[np.ndarray, "n"]) -> TrainState:
@@ -255,14 +275,32 @@ def runner_of(states: TrainState) -> RunnerState:
     return RunnerState(*(getattr(states, name) for name in RunnerState._fields))
 
 
-def started(state: TrainState, policy: ASAPPolicy) -> TrainState:
+def kind_of(name: str) -> str:
+    """Of a runner: how it learns."""
+    return SEARCH if name == SEARCH else LEARNER
+
+
+def with_one_skill(policy: ASAPPolicy) -> ASAPPolicy:
+    """The first one everywhere."""
+    parameters = parameters_of(policy)
+    theta = np.broadcast_to(parameters.theta[:1], parameters.theta.shape)
+    return with_parameters(policy, parameters._replace(theta=np.array(theta)))
+
+
+def started(state: TrainState, policy: ASAPPolicy, is_tied: bool) -> TrainState:
     """The state of one seed before anything was learned, with another policy."""
-    state = eqx.tree_at(lambda s: s.policy, state, policy)
+    state = eqx.tree_at(lambda s: (s.policy, s.tied), state, (policy, np.bool_(is_tied)))
     return state if state.average is None else eqx.tree_at(lambda s: s.average, state, parameters_of(policy))
 
 
 def spent(states: TrainState) -> Int[np.ndarray, "*seeds 2"]:
     return np.stack([np.asarray(states.totals.episodes).sum(-1), np.asarray(states.env_steps)], -1).astype(np.int64)
+
+
+def stuck(sums: np.ndarray, counts: np.ndarray) -> Bool[np.ndarray, "heats"]:
+    """Whether the mean return of a heat was the same in both halves: then most likely all returns were."""
+    means = sums / np.maximum(counts, 1)
+    return (counts > 0).all(-1) & (means[:, 0] == means[:, 1])
 
 
 def scores(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -53,7 +53,9 @@ class Stages(NamedTuple):
         """By what a seed has spent. Who has converged goes on to the finish; without one, it is over. A race goes on."""
         episodes, steps, movement, spoiled = progress
         spent = [(episodes.sum(-1) >= end.episodes) | (steps >= end.steps) for end in self.ends]
-        races = races & np.logical_not(spent[2])  # A batch of a race can last beyond its share; the race is decided all the same.
+        races = races & np.logical_not(
+            spent[2]
+        )  # A batch of a race can last beyond its share; the race is decided all the same.
         converged = has_converged(movement, self.config.learn.convergence_tolerance)
         stage = np.where((spent[0] | converged) & np.logical_not(races), Stage.FINISH, Stage.MAIN)
         stage = np.where((stage == Stage.FINISH) & (spent[1] | (not self.config.run.finish)), Stage.PICK, stage)

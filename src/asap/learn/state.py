@@ -62,6 +62,7 @@ class RunnerState(NamedTuple):
     average: Parameters | None
     search: SearchState | None
     alphas: "Alphas | None"
+    tied: Bool[Array, ""] | None
 
 
 class Race(NamedTuple):
@@ -92,6 +93,7 @@ class TrainState(eqx.Module):
     search: SearchState | None = None  # Where the learner or the finish is a search.
     race: Race | None = None
     alphas: "Alphas | None" = None  # As they began, where they are sharpened.
+    tied: Bool[Array, ""] | None = None  # Whether all skills are one and the planes stay; in races alone.
 
     @property
     def outcome(self) -> ASAPPolicy:
@@ -292,6 +294,7 @@ def first_state(config: Config, experience: Experience, key: Key, start: Start) 
         average=None if config.learn.averaging is None else parameters,
         search=no_search(parameters) if config.searches else None,
         alphas=Alphas.of(start.policy) if config.learn.sharpening != 1 else None,
+        tied=jnp.bool_(False) if config.run.race else None,
     )
 
 
@@ -315,7 +318,8 @@ def restored(template: TrainState, arrays: dict[str, np.ndarray]) -> TrainState:
         what = "is of an earlier release, whose critic did not see the skill in force"
         cure = "train again, or start from its policy by `asap transfer`"
         raise RunError("checkpoint", what, f"{hidden.shape[-1]} inputs in place of {size}", cure)
-    blank = blank_arrays(template.search, "search.")  # A run that was begun without a search may go on with one.
+    # A run that was begun without a search may go on with one.
+    blank = blank_arrays(template.search, "search.")
     return from_arrays(template, blank | renamed)
 
 

@@ -35,7 +35,9 @@ def update(
     carry, batch = experience.collect(fold(key, PLAY, state.iteration), state.policy, state.carry, fed)
     judged = judge(config, terms, state.policy, state.critic, state.moments, batch)
     done, order = budget.done(state.totals, state.env_steps), fold(key, ORDER, state.iteration)
-    inputs = Inputs(learn, state.policy, batch, judged.weights, state.optimizer, state.iteration, done, order)
+    inputs = Inputs(
+        learn, state.policy, batch, judged.weights, state.optimizer, state.iteration, done, order, state.tied
+    )
     step = UPDATES[learn.learner](inputs)
     after, metrics = take_over(config, budget, state, step, judged, carry, batch)
     return as_given(config, experience, after), metrics

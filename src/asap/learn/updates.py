@@ -1,5 +1,6 @@
 """The update rules. All take the same batch and weights and differ in how they turn scores into a step."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -51,6 +52,7 @@ class Inputs(NamedTuple):
     iteration: Int[Array, ""]
     done: Float[Array, ""] | float = 0.0  # Share of the budget.
     key: Key = Key(np.uint32(0), np.uint32(0))  # Of the orders in which steps are taken.
+    tied: Bool[Array, ""] | None = None  # Whether all skills are one.
 
 
 class Diagnostics(NamedTuple):
@@ -91,9 +93,12 @@ def ascend(
     optimizer: optax.OptState,
     iteration: Int[Array, ""],
     done: Float[Array, ""] | float = 0.0,
+    tied: Bool[Array, ""] | None = None,
 ) -> tuple[ASAPPolicy, optax.OptState]:
     """One step uphill, with a step size for the skills and one for the hyperplanes; what is kept stays."""
     gradient = without_kept(policy, gradient)
+    if tied is not None:
+        gradient = jax.tree.map(functools.partial(jnp.where, tied), as_one_skill(gradient), gradient)
     if config.deviations == "fixed" and gradient.log_std is not None:
         gradient = gradient._replace(log_std=jnp.zeros_like(gradient.log_std))
     direction, optimizer = optimizer_of(config).update(gradient, optimizer)
@@ -102,6 +107,17 @@ def ascend(
         size = config.step_size_beta if name in OF_THE_PLANES else config.step_size_theta
         stepped[name] = jax.tree.map(lambda value, slope: value + scale * size * slope, part, slopes)
     return with_parameters(policy, Parameters(**stepped)), optimizer
+
+
+def as_one_skill(gradient: Parameters) -> Parameters:
+    """Of a policy whose skills are all the same and move together; its planes change nothing."""
+
+    def shared(slopes: Float[Array, "S ..."]) -> Float[Array, "S ..."]:
+        return jnp.broadcast_to(slopes.sum(0, keepdims=True), slopes.shape)
+
+    zeros = jax.tree.map(jnp.zeros_like, gradient)
+    log_std = None if gradient.log_std is None else shared(gradient.log_std)
+    return gradient._replace(theta=shared(gradient.theta), log_std=log_std, beta=zeros.beta, psi=zeros.psi)
 
 
 def actor_critic(given: Inputs) -> Step:
@@ -220,7 +236,9 @@ def _clipped_step(given: Inputs, part: Part, at: Passing) -> tuple[Passing, Diag
     weights = jnp.where(outside, 0.0, ratio * advantages)
     own = given._replace(policy=at.policy, batch=given.batch._replace(steps=part.steps), weights=weights)
     gradient, regularity = _gradient(own, scores)
-    after = Passing(*ascend(config, at.policy, gradient, at.optimizer, given.iteration, given.done), at.is_over)
+    after = Passing(
+        *ascend(config, at.policy, gradient, at.optimizer, given.iteration, given.done, given.tied), at.is_over
+    )
     told = Diagnosed(gradient, outside.mean(where=counts), regularity)
     if at.is_over is None:
         return after, told
@@ -235,7 +253,9 @@ def _climb(
 ) -> Step:
     """One step along the gradient, or in a direction of its own; `before` are the scores of the policy that played."""
     direction = gradient if direction is None else direction
-    after, optimizer = ascend(given.config, given.policy, direction, given.optimizer, given.iteration, given.done)
+    after, optimizer = ascend(
+        given.config, given.policy, direction, given.optimizer, given.iteration, given.done, given.tied
+    )
     kl = UNKNOWN if before is None else _divergence(given, before, after)
     return Step(after, optimizer, Diagnostics(gradient, kl, jnp.float32(0), regularity))
 
