@@ -57,6 +57,9 @@ def compose(
         found = resolve_all(names, settled.env) if given is None else given
         own = {**found[0].settings, **found[0].play_settings} if found else {}
         config = layered(own)
+        if preset is None and len(found) == 1 and can_race(config, found[0]):
+            raced = {**own, **found[0].race_settings}
+            own, config = (raced, layered(raced)) if is_for_race(layered(raced)) else (own, config)
         if config.searches:  # What a search improves is deterministic play.
             config = layered({**own, "run.deterministic": True})
         if (learner := config.learn.learner) in OFFLINE_LEARNERS:
@@ -74,6 +77,38 @@ def compose(
     if checked.names_say_all:
         _refuse_env_settings(config, checked)
     return config, checked
+
+
+LEAST_RACED = 40_000  # Steps: a heat of a race, a twentieth of the budget, is then about as long as a batch.
+
+
+def composed_for(
+    config: Config,
+    names: list[str],
+    options: Values,
+    preset: str | None,
+    overrides: Values,
+    tasks: tuple[Task, ...],
+    rules: str,
+) -> Config:
+    """What `compose` gives for the budget of a config, which was asked for without it."""
+    budget = {"run.steps": config.run.steps, "run.episodes": config.run.episodes}
+    return compose(names, {**options, **budget}, preset, None, overrides, tasks, rules)[0]
+
+
+def can_race(config: Config, task: Task) -> bool:
+    """Whether the defaults for races are meant for such a run: of one task from nothing, with a budget that is large enough."""
+    run, given = config.run, config.policy.rules or config.run.source is not None
+    has_none = run.steps is None and run.episodes is None
+    steps = task.budget.get("run.steps", 0) if has_none else run.steps or 0
+    return bool(task.race_settings) and not given and not task.descriptor and steps >= LEAST_RACED
+
+
+def is_for_race(config: Config) -> bool:
+    """Whether what the user has said leaves their learner and their skills."""
+    return (
+        config.policy.skills == "linear" and config.learn.learner in (None, "ppo") and config.policy.termination is None
+    )
 
 
 def config_for(tasks: TaskSet, settings: Values) -> Config:

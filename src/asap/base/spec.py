@@ -161,6 +161,11 @@ class Task(Protocol):
         ...
 
     @property
+    def race_settings(self) -> Mapping[str, Any]:
+        """Where the defaults differ again, if the budget is large enough for a race of learners; empty: never."""
+        ...
+
+    @property
     def budget(self) -> Mapping[str, Any]:
         """Settings of the budget where the user says none."""
         ...

@@ -8,7 +8,8 @@ from asap.config.settings import Removed, setting
 
 LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")  # By gradients.
 SEARCH = "ars"
-RUNNERS = ("learner", "single", SEARCH)
+SINGLE = "single"
+RUNNERS = ("learner", SINGLE, SEARCH)
 OFFLINE_LEARNERS = ("importance", "likelihood")
 GRADIENTS = ("sampled", "marginal")
 BASES = ("linear", "polynomial", "fourier", "network")

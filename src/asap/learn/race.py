@@ -24,15 +24,17 @@ from jaxtyping import Array, Bool, Float, Int
 from asap.base.arrays import member, stack
 from asap.base.keys import host_generator
 from asap.base.spec import TaskSet
-from asap.config.schema import RUNNERS, SEARCH, Config
+from asap.config.schema import RUNNERS, SEARCH, SINGLE, Config
 from asap.learn.convergence import has_converged
 from asap.learn.state import Budget, Race, RunnerState, TrainState, with_zero_skills
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of, with_parameters
+from asap.policy.surgery import has_one_skill, with_one_skill
 from asap.runs.events import Record
 
-LEARNER, SINGLE, _ = RUNNERS
+LEARNER = RUNNERS[0]
+WORTH_OF_SINGLE = 0.1  # Of the range of what the runners have returned.
 ROUNDING = 1e-6  # Shares of the budget are no exact numbers.
 _RUNNERS = 11  # Id of the stream that further starts are drawn from.
 
@@ -82,11 +84,12 @@ class Racing:
         return states.with_race(race)
 
     def _policies(self, seed: int, first: ASAPPolicy) -> list[ASAPPolicy]:
-        """Searches begin at 0; learners where the first one does, or, where that was drawn, at draws of their own."""
+        """Searches begin at 0. The first of the others begin with the policy that is there, as far as it fits: a search for a
+        start may have found it. The rest are drawn, unless that policy was given."""
         found = []
         for number, name in enumerate(self.names):
-            policy = first
-            if number and self._is_drawn:
+            policy, is_first = first, name not in self.names[:number]
+            if self._is_drawn and (not is_first or (name == SINGLE and not has_one_skill(first))):
                 drawn = build_policy(self.config.policy, self.tasks.tasks, host_generator(seed, _RUNNERS, number))
                 policy = with_parameters(first, jax.tree.map(np.asarray, parameters_of(drawn)))
             if name == SEARCH:
@@ -224,10 +227,15 @@ class Racing:
         return best[SEARCH if search > learner else LEARNER]
 
     def _best(self, found: np.ndarray) -> dict[str, int]:
-        """The runner of each kind that was the best in its first heat."""
+        """The runner of each kind that was the best in its first heat. A single skill counts a little more: it is easier to
+        read, and to be as good by chance alone is easy."""
+        first = found[: self._again]
+        known = first[np.isfinite(first)]
+        bonus = WORTH_OF_SINGLE * float(np.ptp(known)) if len(known) else 0.0
+        merits = [value + bonus * (name == SINGLE) for name, value in zip(self.names, first)]
         numbers = range(len(self.names))
         return {
-            kind: max((r for r in numbers if kind_of(self.names[r]) == kind), key=lambda r: found[r])
+            kind: max((r for r in numbers if kind_of(self.names[r]) == kind), key=lambda r: merits[r])
             for kind in self.kinds
         }
 
@@ -278,13 +286,6 @@ def runner_of(states: TrainState) -> RunnerState:
 def kind_of(name: str) -> str:
     """Of a runner: how it learns."""
     return SEARCH if name == SEARCH else LEARNER
-
-
-def with_one_skill(policy: ASAPPolicy) -> ASAPPolicy:
-    """The first one everywhere."""
-    parameters = parameters_of(policy)
-    theta = np.broadcast_to(parameters.theta[:1], parameters.theta.shape)
-    return with_parameters(policy, parameters._replace(theta=np.array(theta)))
 
 
 def started(state: TrainState, policy: ASAPPolicy, is_tied: bool) -> TrainState:

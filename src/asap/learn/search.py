@@ -24,13 +24,14 @@ from asap.base.episodes import SEARCH
 from asap.base.keys import host_generator
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals
-from asap.config.schema import Config
+from asap.config.schema import SINGLE, Config
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress, ignore_progress
 from asap.learn.state import Budget, Start, drawn_start
 from asap.policy.build import build_policy
 from asap.policy.policy import ASAPPolicy
 from asap.policy.scaling import Moments, merged, rescaled, scaled_anew
 from asap.policy.skills import GaussianSkills
+from asap.policy.surgery import with_one_skill
 
 KEPT = 4  # One in so many plays on.
 AGAIN = 2  # Episodes of each that does.
@@ -139,6 +140,8 @@ def search(config: Config, experience: Experience, seed: int, on_progress: OnPro
     def group(size: int) -> list[ASAPPolicy]:
         numbers = range(len(candidates), len(candidates) + size)
         drawn = [draw(config, experience.tasks, host_generator(seed, _CANDIDATES, number)) for number in numbers]
+        if SINGLE in run.race:  # One skill everywhere is enough for many tasks.
+            drawn = [with_one_skill(policy) if number % 2 else policy for number, policy in zip(numbers, drawn)]
         return [_as_seen(policy, trials.start.moments) for policy in drawn]
 
     on_progress(0)

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from asap.base.arrays import member, stack, to_arrays
 from asap.base.episodes import integer_or_none, require_episodes, require_seed
 from asap.base.spec import Task, TaskSet
-from asap.compose import compose, feature_settings, refuse_unsaid
+from asap.compose import compose, composed_for, feature_settings, refuse_unsaid
 from asap.config.schema import Config
 from asap.config.toml import parse_settings
 from asap.envs.gymnasium.task import without_env
@@ -95,11 +95,12 @@ class ASAP:
         options |= {"run.seed": integer_or_none("seed", seed), "learn.learner": learner, "learn.gradient": gradient}
         values = parse_settings(Config, settings)
         names, live = given_tasks(env, values, params)
-        self._set_up(*compose(names, options, preset, None, values, live, rules_name), str(workers))
+        config, tasks = compose(names, options, preset, None, values, live, rules_name)
+        self._set_up(config, tasks, str(workers), (names, options, preset, values, tasks.tasks, rules_name))
 
-    def _set_up(self, config: Config, tasks: TaskSet, workers: str) -> None:
+    def _set_up(self, config: Config, tasks: TaskSet, workers: str, asked: tuple | None = None) -> None:
         self.config, self.tasks, self._workers = config, tasks, workers
-        self._index = 0
+        self._index, self._asked = 0, asked  # What `compose` was asked for, where somebody has asked.
         self._unsaid: Path | None = None  # A stranger's file: data that it names are not opened.
         self.reset()
 
@@ -192,6 +193,9 @@ class ASAP:
         """
         if self._unsaid is not None:
             refuse_unsaid(self.config, self._unsaid)
+        if self._asked is not None and self._is_drawn:  # Defaults follow the budget, which is known only now.
+            config = composed_for(with_more(self.config, total_timesteps, episodes, None), *self._asked)
+            self._set_up(config, self.tasks, self._workers, self._asked)
         if run is not None and (joined := saved_to_join(Path(run), self.config, self._state)) is not None:
             self._adopt(joined)
         spent = None if self._state is None else (self.num_episodes, self.num_timesteps)

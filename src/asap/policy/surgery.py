@@ -175,3 +175,15 @@ def uniform(policy: ASAPPolicy) -> ASAPPolicy:
 def sign_patterns(num_planes: int) -> Float[Array, "R K"]:
     """All 2^K of them; the first flips nothing."""
     return 1.0 - 2.0 * region_bits(num_planes)
+
+
+def with_one_skill(policy: ASAPPolicy) -> ASAPPolicy:
+    """The first one everywhere."""
+    weights = parameters_of(policy)
+    theta = np.array(np.broadcast_to(weights.theta[:1], weights.theta.shape))
+    return with_parameters(policy, weights._replace(theta=theta))
+
+
+def has_one_skill(policy: ASAPPolicy) -> bool:
+    theta = np.asarray(parameters_of(policy).theta)
+    return bool((theta == theta[:1]).all())

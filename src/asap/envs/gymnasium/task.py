@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from asap.base.errors import UserError
 from asap.base.spec import Drawn, Spec
+from asap.config.presets import STEADY
 from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError, show
@@ -48,6 +49,18 @@ PLAY_SETTINGS = {
     "run.chunk": 1,
     "run.candidates": 256,
 }
+# Where weights are few, a search finds its way among them; where they are more, its trials would be noise.
+MOST_SEARCHED = 150
+RACE_SETTINGS = {
+    **STEADY,
+    "policy.hyperplanes": PLANES_OF_CONTROLS,
+    "learn.entropy": 0.03,
+    "learn.critic_table": True,
+    "run.race": ("single", "learner", "ars", "ars"),
+    "run.finish": 0.3,
+    "run.pick": 0.02,
+}
+LEARNERS_ALONE = {"run.race": ("single", "learner"), "run.finish": 0.0, "run.pick": 0.0}
 
 
 @dataclass(frozen=True)
@@ -102,6 +115,15 @@ class EnvTask:
         planes = min(max(1, (self.spec.num_actions - 1).bit_length()), MOST_PLANES)
         skills = "constant" if len(self.inputs) <= FEW_INPUTS else "linear"
         return {**SETTINGS, "policy.hyperplanes": planes, "policy.skills": skills}
+
+    @property
+    def race_settings(self) -> Mapping[str, Any]:
+        """Skills of one action each, where there are enough of them, are found by the search for a start, and need no race."""
+        if self.is_scaled and self.settings["policy.skills"] == "constant":
+            return {}
+        planes = {} if self.is_scaled else {"policy.hyperplanes": 0}  # Of numbered states each has a weight of its own.
+        is_large = self.spec.num_actions * (len(self.inputs) + 1) > MOST_SEARCHED
+        return {**RACE_SETTINGS, **planes, **(LEARNERS_ALONE if is_large else {})}
 
     @property
     def inputs(self) -> tuple[str, ...]:
