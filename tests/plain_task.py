@@ -25,7 +25,7 @@ class Plain:
     approximate: tuple[float, ...] = ()
     settings: tuple[str, ...] = ()
     play_settings: tuple[str, ...] = ()
-    race_settings: tuple[str, ...] = ()
+    budget_settings: tuple[str, ...] = ()
     budget: tuple[str, ...] = ()
     observation_shape: tuple[int, ...] = ()
     actions: str = ""

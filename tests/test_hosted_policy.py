@@ -53,7 +53,7 @@ class Task:
     approximate: tuple = ()
     settings: tuple = ()
     play_settings: tuple = ()
-    race_settings: tuple = ()
+    budget_settings: tuple = ()
     descriptor: tuple = ()
     drawn: tuple = ()
     is_scaled: bool = True

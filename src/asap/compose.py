@@ -57,9 +57,9 @@ def compose(
         found = resolve_all(names, settled.env) if given is None else given
         own = {**found[0].settings, **found[0].play_settings} if found else {}
         config = layered(own)
-        if preset is None and len(found) == 1 and can_race(config, found[0]):
-            raced = {**own, **found[0].race_settings}
-            own, config = (raced, layered(raced)) if is_for_race(layered(raced)) else (own, config)
+        if preset is None and len(found) == 1:
+            more = {**own, **by_budget(config, found[0])}
+            own, config = (more, layered(more)) if keeps_learner(layered(more)) else (own, config)
         if config.searches:  # What a search improves is deterministic play.
             config = layered({**own, "run.deterministic": True})
         if (learner := config.learn.learner) in OFFLINE_LEARNERS:
@@ -79,9 +79,6 @@ def compose(
     return config, checked
 
 
-LEAST_RACED = 40_000  # Steps: a heat of a race, a twentieth of the budget, is then about as long as a batch.
-
-
 def composed_for(
     config: Config,
     names: list[str],
@@ -96,16 +93,20 @@ def composed_for(
     return compose(names, {**options, **budget}, preset, None, overrides, tasks, rules)[0]
 
 
-def can_race(config: Config, task: Task) -> bool:
-    """Whether the defaults for races are meant for such a run: of one task from nothing, with a budget that is large enough."""
+def by_budget(config: Config, task: Task) -> Values:
+    """Defaults for the budget of a run of one task that begins with nothing."""
     run, given = config.run, config.policy.rules or config.run.source is not None
     has_none = run.steps is None and run.episodes is None
     steps = task.budget.get("run.steps", 0) if has_none else run.steps or 0
-    return bool(task.race_settings) and not given and not task.descriptor and steps >= LEAST_RACED
+    found: dict[str, Any] = {}
+    if not given and not task.descriptor:
+        for least, settings in task.budget_settings:
+            found |= settings if steps >= least else {}
+    return found
 
 
-def is_for_race(config: Config) -> bool:
-    """Whether what the user has said leaves their learner and their skills."""
+def keeps_learner(config: Config) -> bool:
+    """Whether what the user has said leaves the learner and the skills that these defaults are for."""
     return (
         config.policy.skills == "linear" and config.learn.learner in (None, "ppo") and config.policy.termination is None
     )

@@ -161,8 +161,8 @@ class Task(Protocol):
         ...
 
     @property
-    def race_settings(self) -> Mapping[str, Any]:
-        """Where the defaults differ again, if the budget is large enough for a race of learners; empty: never."""
+    def budget_settings(self) -> tuple[tuple[int, Mapping[str, Any]], ...]:
+        """Where the defaults differ again, from so many steps of budget on; larger ones add to smaller ones."""
         ...
 
     @property

@@ -37,7 +37,7 @@ class CompiledTask:
     settings: Mapping[str, Any] = field(default_factory=dict)  # Where its defaults differ from the general ones.
     play_settings: Mapping[str, Any] = field(default_factory=dict)  # The same, where it is learned by playing.
     drawn: ClassVar[tuple[Drawn, ...]] = ()
-    race_settings: ClassVar[Mapping[str, Any]] = {}
+    budget_settings: ClassVar[tuple[tuple[int, Mapping[str, Any]], ...]] = ()
     is_scaled: ClassVar[bool] = False  # The bounds of its observations are known.
     budget: ClassVar[Mapping[str, Any]] = {}
 

@@ -34,7 +34,7 @@ from asap.policy.surgery import has_one_skill, with_one_skill
 from asap.runs.events import Record
 
 LEARNER = RUNNERS[0]
-WORTH_OF_SINGLE = 0.1  # Of the range of what the runners have returned.
+WORTH_OF_SINGLE = 0.25  # Of the range of what the runners have returned.
 ROUNDING = 1e-6  # Shares of the budget are no exact numbers.
 _RUNNERS = 11  # Id of the stream that further starts are drawn from.
 
@@ -228,7 +228,7 @@ class Racing:
 
     def _best(self, found: np.ndarray) -> dict[str, int]:
         """The runner of each kind that was the best in its first heat. A single skill counts a little more: it is easier to
-        read, and to be as good by chance alone is easy."""
+        read, and returns this early are of few episodes."""
         first = found[: self._again]
         known = first[np.isfinite(first)]
         bonus = WORTH_OF_SINGLE * float(np.ptp(known)) if len(known) else 0.0

@@ -69,8 +69,7 @@ class ASAP:
     as "learn.epochs=4" or {"learn.epochs": 4}, see `asap settings`) reach everything else. `workers` play an
     environment: "0" is this process, "4" four others, "ray" those of Ray; the result is the same.
 
-    Until `learn`, the policy is the start. `config` holds all settings, `policy` what the seed that is looked at has
-    learned, `num_episodes` and `num_timesteps` from how much, `result` the numbers of the last training.
+    Until `learn`, the policy is the start. `config` holds all settings; some defaults follow the budget that `learn` is given.
     """
 
     def __init__(
@@ -159,7 +158,7 @@ class ASAP:
 
     @property
     def num_parameters(self) -> int:
-        """Of the policy: what was learned, and the scaling of observations apart."""
+        """Of the policy, without the scaling of observations."""
         return sum(np.size(leaf) for leaf in jax.tree.leaves(parameters_of(self.policy)))
 
     def __repr__(self) -> str:
@@ -194,8 +193,8 @@ class ASAP:
         if self._unsaid is not None:
             refuse_unsaid(self.config, self._unsaid)
         if self._asked is not None and self._is_drawn:  # Defaults follow the budget, which is known only now.
-            config = composed_for(with_more(self.config, total_timesteps, episodes, None), *self._asked)
-            self._set_up(config, self.tasks, self._workers, self._asked)
+            asked, budget = self._asked, with_more(self.config, total_timesteps, episodes, None)
+            self._set_up(composed_for(budget, *asked), self.tasks, self._workers, asked)
         if run is not None and (joined := saved_to_join(Path(run), self.config, self._state)) is not None:
             self._adopt(joined)
         spent = None if self._state is None else (self.num_episodes, self.num_timesteps)
@@ -231,8 +230,8 @@ class ASAP:
     ) -> dict[str, Any]:
         """Means over fresh episodes: return, success with its interval; per skill, usage (share of steps) and durations.
 
-        Of several tasks each plays `episodes` (default: run.final_episodes); the means weigh them as in training, and
-        `per_task` has them apart. `task` may have parameters that were never trained on.
+        Of several tasks each plays `episodes` (default: run.final_episodes), and `per_task` has them apart. `task` may have
+        parameters that were never trained on.
         """
         if task is not None and task not in self.tasks.names:
             return on_task(self, task).evaluate(episodes, None, seed, deterministic)

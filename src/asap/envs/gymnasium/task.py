@@ -49,18 +49,19 @@ PLAY_SETTINGS = {
     "run.chunk": 1,
     "run.candidates": 256,
 }
+# From so many steps on: batches are as long as in `steady`, and there are enough of them; a heat is longer than some batches.
+LEAST_STEADY, LEAST_RACED = 40_000, 400_000
 # Where weights are few, a search finds its way among them; where they are more, its trials would be noise.
 MOST_SEARCHED = 150
-RACE_SETTINGS = {
+STEADY_SETTINGS = {
     **STEADY,
     "policy.hyperplanes": PLANES_OF_CONTROLS,
     "learn.entropy": 0.03,
     "learn.critic_table": True,
-    "run.race": ("single", "learner", "ars", "ars"),
-    "run.finish": 0.3,
-    "run.pick": 0.02,
 }
-LEARNERS_ALONE = {"run.race": ("single", "learner"), "run.finish": 0.0, "run.pick": 0.0}
+LEARNERS = ("single", "single", "learner")
+RACE_SETTINGS = {"run.race": LEARNERS, "run.heat": 0.04}
+SEARCH_SETTINGS = {"run.race": (*LEARNERS, "ars", "ars"), "run.finish": 0.3, "run.pick": 0.02}
 
 
 @dataclass(frozen=True)
@@ -117,13 +118,16 @@ class EnvTask:
         return {**SETTINGS, "policy.hyperplanes": planes, "policy.skills": skills}
 
     @property
-    def race_settings(self) -> Mapping[str, Any]:
-        """Skills of one action each, where there are enough of them, are found by the search for a start, and need no race."""
-        if self.is_scaled and self.settings["policy.skills"] == "constant":
-            return {}
-        planes = {} if self.is_scaled else {"policy.hyperplanes": 0}  # Of numbered states each has a weight of its own.
-        is_large = self.spec.num_actions * (len(self.inputs) + 1) > MOST_SEARCHED
-        return {**RACE_SETTINGS, **planes, **(LEARNERS_ALONE if is_large else {})}
+    def budget_settings(self) -> tuple[tuple[int, Mapping[str, Any]], ...]:
+        """Skills of one action each are found by the search for a start, where there are enough of them. States by their
+        number need no planes: each has a weight of its own."""
+        if not self.is_scaled:
+            return ((LEAST_STEADY, {**STEADY_SETTINGS, "policy.hyperplanes": 0}),)
+        if self.settings["policy.skills"] == "constant":
+            return ()
+        is_small = self.spec.num_actions * (len(self.inputs) + 1) <= MOST_SEARCHED
+        race = {**RACE_SETTINGS, **(SEARCH_SETTINGS if is_small else {})}
+        return (LEAST_STEADY, STEADY_SETTINGS), (LEAST_RACED, race)
 
     @property
     def inputs(self) -> tuple[str, ...]:

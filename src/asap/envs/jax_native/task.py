@@ -39,7 +39,7 @@ class JaxTask(EnvTask):
     env: JaxEnv | None = None  # None: read from a file, and nobody has made it in this process.
     params: Mapping[str, float] | None = dataclasses.field(default_factory=dict)  # Not as by default; None: no numbers.
     task: ClassVar[Mapping[str, float]] = {}
-    race_settings: ClassVar[Mapping[str, Any]] = {}  # Steps are cheap here.
+    budget_settings: ClassVar[tuple[tuple[int, Mapping[str, Any]], ...]] = ()  # Steps are cheap here.
     play_settings: ClassVar[Mapping[str, Any]] = {
         **PLAY_SETTINGS,
         "learn.lanes": 16,
