@@ -32,10 +32,11 @@ check: setup
 	$(VENV)/bin/ruff check src tests bench examples
 	$(VENV)/bin/basedpyright --pythonpath $(VENV)/bin/python
 
+# Two workers, each with half of the files: what a file has trained and compiled serves all of its tests.
 test: setup
-	$(VENV)/bin/python -m pytest -n 2 --ignore tests/test_ray_network.py
+	$(VENV)/bin/python -m pytest -n 2 --dist worksteal --ignore tests/test_ray_network.py
 
-# Tests that take minutes each, which `make test` leaves out. No test at all is no failure (exit code 5).
+# Whole examples and further cases, which `make test` leaves out. No test at all is no failure (exit code 5).
 test-slow: setup
 	$(VENV)/bin/python -m pytest -n 2 -m slow || [ $$? -eq 5 ]
 

@@ -552,12 +552,17 @@ def test_what_hinders_learning_is_warned_of(settings, text, capsys, monkeypatch,
     assert np.isfinite(json.loads(printed)["return"]["all"]).all()
 
 
-def test_the_defaults_are_not_warned_of(tmp_path):
-    for task in catalog.NAMES:
-        config, tasks = compose([task], {})
-        states = choose(config, tasks, "0", tmp_path, pytest.fail).random_states()
-        policy = member(blank_start(config, tasks).policy, 0)
-        assert warnings_about(policy, *states, tasks.spec.observation_names) == []
+DIFFERENT = {"two-rooms", "three-rooms", "striker-r1"}  # Games compile for seconds each.
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(name, marks=() if name in DIFFERENT else pytest.mark.slow) for name in catalog.NAMES]
+)
+def test_the_defaults_are_not_warned_of(task, tmp_path):
+    config, tasks = compose([task], {})
+    states = choose(config, tasks, "0", tmp_path, pytest.fail).random_states()
+    policy = member(blank_start(config, tasks).policy, 0)
+    assert warnings_about(policy, *states, tasks.spec.observation_names) == []
 
 
 def limited(limit: str, arguments: list[str]) -> subprocess.CompletedProcess:

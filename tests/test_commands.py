@@ -27,8 +27,20 @@ def asap(*arguments: str, check: bool = True) -> subprocess.CompletedProcess:
     )
 
 
-def last_json(done: subprocess.CompletedProcess) -> dict:
-    return json.loads(done.stdout.splitlines()[-1])
+@pytest.fixture
+def said(capsys, monkeypatch):
+    """What `asap ARGUMENTS` prints, in this process."""
+
+    def run(*arguments: str) -> str:
+        code, out, err = asap_here([*arguments], capsys, monkeypatch)
+        assert code == 0, err
+        return out
+
+    return run
+
+
+def last_json(out: str) -> dict:
+    return json.loads(out.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +62,7 @@ def joint(tmp_path_factory) -> dict:
         str(out),
         "--json",
     )
-    return last_json(done)
+    return last_json(done.stdout)
 
 
 def test_train_reports_every_field(joint):
@@ -74,8 +86,8 @@ def test_the_run_directory_has_what_it_promises(joint):
     assert any(event.get("kind") == "update" for event in updates)
 
 
-def test_eval_agrees_with_train(joint):
-    report = last_json(asap("eval", joint["run"], "--episodes", "50", "--json"))
+def test_eval_agrees_with_train(joint, said):
+    report = last_json(said("eval", joint["run"], "--episodes", "50", "--json"))
     assert report["parameters_sha256"] == joint["parameters_sha256"]
     assert set(report["per_task"]) == {"two-rooms", "flipped-two-rooms"}
     for skills in report["skills"]:
@@ -110,8 +122,8 @@ def test_several_seeds_have_an_interval_over_seeds(joint, capsys, monkeypatch):
     assert "(interquartile mean (IQM) of 3 seeds, 95 % interval " in asap_here(words, capsys, monkeypatch)[1]
 
 
-def test_explain_names_planes_and_skills(joint):
-    text = asap("explain", joint["run"], "--seed", "2").stdout
+def test_explain_names_planes_and_skills(joint, said):
+    text = said("explain", joint["run"], "--seed", "2")
     assert "2 planes" in text and "\n  if " in text and "\n  otherwise " in text and "# skill" in text and "%)" in text
     assert "In two-rooms (goal height 0.1 m, door height 0.85 m):\n" in text and " as printed" in text
 
@@ -131,17 +143,17 @@ def test_explain_writes_a_file_of_rules(joint, capsys, monkeypatch):
     assert code == 2 and err.startswith("error: --digits: must be an integer from 1 to 17 (got 0)")
 
 
-def test_plot_writes_pictures_that_open(joint, tmp_path):
+def test_plot_writes_pictures_that_open(joint, said, tmp_path):
     report = last_json(
-        asap("plot", joint["run"], "--task", "flipped-two-rooms", "--out", str(tmp_path / "pictures ü"), "--json")
+        said("plot", joint["run"], "--task", "flipped-two-rooms", "--out", str(tmp_path / "pictures ü"), "--json")
     )
     assert set(report["pictures"]) == {"partition", "learning", "usage"}
     for path in report["pictures"].values():
         assert imread(path).std() > 0.01
 
 
-def test_tasks_and_settings_list_everything():
-    tasks = last_json(asap("tasks", "--json"))["tasks"]
+def test_tasks_and_settings_list_everything(said):
+    tasks = last_json(said("tasks", "--json"))["tasks"]
     assert [task["task"] for task in tasks] == [
         "two-rooms",
         "flipped-two-rooms",
@@ -157,7 +169,7 @@ def test_tasks_and_settings_list_everything():
             if reference[name] is not None
         ]
         assert rising == sorted(rising) and len(rising) >= 3
-    assert "learn.epochs" in asap("settings").stdout
+    assert "learn.epochs" in said("settings")
 
 
 COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]

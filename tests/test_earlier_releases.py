@@ -3,13 +3,12 @@
 import json
 import math
 import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import asap as asap_here
 
 from asap import ASAP
 from asap.base.errors import RunError
@@ -27,11 +26,11 @@ def label(path: Path) -> str:
     return f"{path.parent.name} {path.name}"
 
 
-def asap(*arguments) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of `asap ARGUMENTS`."""
-    command = [sys.executable, "-m", "asap", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture
+def asap(capsys, monkeypatch):
+    """Exit code, stdout and stderr of `asap ARGUMENTS`, in this process; a busy machine adds no lines of progress."""
+    monkeypatch.setattr("asap.runs.loggers.EVERY_SECONDS", 600.0)
+    return lambda *arguments: asap_here([*map(str, arguments)], capsys, monkeypatch)
 
 
 @pytest.fixture(params=RUNS, ids=label)
@@ -77,7 +76,7 @@ def test_a_saved_model_explains_and_evaluates(path):
     assert math.isfinite(found["return"]) and sum(found["usage"]) == pytest.approx(1, abs=1e-3)
 
 
-def test_a_run_is_explained_evaluated_and_drawn(run, tmp_path):
+def test_a_run_is_explained_evaluated_and_drawn(asap, run, tmp_path):
     before = contents(run)
     code, out, err = asap("explain", run)
     assert (code, err) == (0, "") and "skill 0" in out and "skill 1" in out
@@ -90,17 +89,17 @@ def test_a_run_is_explained_evaluated_and_drawn(run, tmp_path):
     assert contents(run) == before
 
 
-def test_a_finished_run_is_resumed_with_its_parameters_or_refused(recorded, run):
-    report = resumed_or_refused(run)
+def test_a_finished_run_is_resumed_with_its_parameters_or_refused(asap, recorded, run):
+    report = resumed_or_refused(asap, run)
     assert report is None or report["parameters_sha256"] == digest_of(recorded)
 
 
-def test_a_larger_budget_goes_on_or_is_refused(recorded, run):
-    report = resumed_or_refused(run, *LARGER[recorded.name])
+def test_a_larger_budget_goes_on_or_is_refused(asap, recorded, run):
+    report = resumed_or_refused(asap, run, *LARGER[recorded.name])
     assert report is None or (report["finished"] and report["parameters_sha256"] != digest_of(recorded))
 
 
-def resumed_or_refused(run: Path, *budget: str) -> dict | None:
+def resumed_or_refused(asap, run: Path, *budget: str) -> dict | None:
     """What it reports; None for a refusal in one line, after which the checkpoints are as they were."""
     before = contents(run / "checkpoints")
     code, out, err = asap("train", "--resume", run, *budget, "--json")
@@ -111,7 +110,7 @@ def resumed_or_refused(run: Path, *budget: str) -> dict | None:
     return None
 
 
-def test_the_settings_of_a_run_are_read(recorded, tmp_path):
+def test_the_settings_of_a_run_are_read(asap, recorded, tmp_path):
     """As a file for --config: what is still a setting has the value that it had."""
     out = tmp_path / "new"
     code, _, err = asap("train", "--config", recorded / "config.toml", *SMALLER[recorded.name], "--out", out, "--json")

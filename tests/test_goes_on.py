@@ -52,27 +52,34 @@ def same(first: ASAP, second: ASAP) -> bool:
     return names == second._state.keys() and all(np.array_equal(first._state[n], second._state[n]) for n in names)
 
 
-def test_a_file_between_two_calls_changes_nothing(new, tmp_path):
-    model, amount = new()
-    model.learn(**amount)
-    model.save(tmp_path / "model")
-    loaded = ASAP.load(tmp_path / "model")
-    first = model.num_timesteps
-    model.learn(**amount)
-    assert model.num_timesteps > first > 0
-    loaded.learn(**amount)
-    assert same(loaded, model) and loaded.num_timesteps == model.num_timesteps
-    assert loaded.num_episodes == model.num_episodes
+@pytest.fixture(scope="module")
+def learned_twice() -> dict[str, ASAP]:
+    return {}
 
 
-def test_the_budget_is_in_addition(new):
+@pytest.fixture
+def twice(new, learned_twice, request) -> ASAP:
+    """A model that has learned both amounts, without a break."""
+    kind = request.node.callspec.params["new"]
+    if kind not in learned_twice:
+        model, amount = new()
+        learned_twice[kind] = model.learn(**amount).learn(**amount)
+    return learned_twice[kind]
+
+
+def test_a_file_between_two_calls_changes_nothing_and_the_budget_is_in_addition(new, twice, tmp_path):
     model, amount = new()
     ((name, budget),) = amount.items()
     counted = "num_timesteps" if name == "total_timesteps" else "num_episodes"
     model.learn(**amount)
-    once = getattr(model, counted)
-    model.learn(**amount)
-    assert budget <= once < once + budget <= getattr(model, counted)
+    model.save(tmp_path / "model")
+    loaded = ASAP.load(tmp_path / "model")
+    once = getattr(loaded, counted)
+    assert loaded.num_timesteps > 0 and once == getattr(model, counted)
+    loaded.learn(**amount)
+    assert same(loaded, twice) and loaded.num_timesteps == twice.num_timesteps
+    assert loaded.num_episodes == twice.num_episodes
+    assert budget <= once < once + budget <= getattr(twice, counted)
 
 
 def test_a_budget_that_is_said_is_the_only_one():
@@ -87,8 +94,10 @@ def test_a_budget_that_is_said_is_the_only_one():
     assert budget(with_budget(in_steps, 10, 50)) == (10, 50)
 
 
-def test_reset_starts_anew(new):
+def test_reset_starts_anew_and_nothing_is_left_on_disk(new, tmp_path, monkeypatch):
     model, amount = new()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     start = np.asarray(model.policy.skills.theta)
     model.learn(**amount)
     learned = np.asarray(model.policy.skills.theta)
@@ -97,28 +106,20 @@ def test_reset_starts_anew(new):
     np.testing.assert_array_equal(model.policy.skills.theta, start)
     model.learn(**amount)
     np.testing.assert_array_equal(model.policy.skills.theta, learned)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_is_gone_on_with(new, tmp_path):
+def test_a_run_is_gone_on_with(new, twice, tmp_path):
     """By the model that made it, by a new one, and by one that was loaded from it; its budget is in addition, too."""
     model, amount = new()
     model.learn(**amount, run=tmp_path / "run")
     twin, third = new()[0], ASAP.load(tmp_path / "run")
-    expected = new()[0].learn(**amount).learn(**amount)
     twin.learn(**amount, run=tmp_path / "run")
-    assert same(twin, expected)
+    assert same(twin, twice)
     third.learn(**amount)
-    assert same(third, expected)
+    assert same(third, twice)
     with pytest.raises(UserError, match="run: holds what another model has learned"):
         model.learn(**amount, run=tmp_path / "run")
-
-
-def test_learning_leaves_nothing_on_disk(new, tmp_path, monkeypatch):
-    model, amount = new()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    model.learn(**amount)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_going_on_compiles_the_updates_once(monkeypatch):
@@ -179,7 +180,15 @@ def set_counters(run: Path, episodes: int, steps: int, kind: type = np.int32) ->
     checkpoints.write(run / "checkpoints", checkpoint.step, checkpoint.arrays | counters, checkpoint.meta)
 
 
-@pytest.mark.parametrize("counted", ["num_timesteps", "num_episodes"])
+# Every kind of experience, and both counters; the rest of the table is the same code again.
+COUNTED = [
+    pytest.param(new, counted, marks=() if counted == often else pytest.mark.slow)
+    for new, often in (("hosted", "num_timesteps"), ("compiled", "num_episodes"), ("logged", "num_timesteps"))
+    for counted in ("num_timesteps", "num_episodes")
+]
+
+
+@pytest.mark.parametrize(("new", "counted"), COUNTED, indirect=["new"])
 def test_counters_pass_the_end_of_32_bits(new, counted, tmp_path):
     """From a checkpoint of an earlier release, 20 below it: curve, events, checkpoint and file say how far it came, and
     it stops at its budget."""
@@ -214,8 +223,9 @@ def test_counters_pass_the_end_of_32_bits(new, counted, tmp_path):
     assert same(loaded.learn(**budget), again) and again.num_timesteps > came[1]
 
 
-@pytest.mark.parametrize("name", ["run.steps", "run.episodes"])
-def test_a_budget_may_be_larger_than_32_bits(new, name):
+@pytest.mark.parametrize(("new", "counted"), COUNTED, indirect=["new"])
+def test_a_budget_may_be_larger_than_32_bits(new, counted):
+    name = {"num_timesteps": "run.steps", "num_episodes": "run.episodes"}[counted]
     model, _ = new()
     config = override(model.config, {"run.steps": None, "run.episodes": None, name: 3_000_000_000})
     model = ASAP.of(config, model.tasks)

@@ -81,15 +81,20 @@ def test_workers_make_no_difference_to_a_learner(learner):
 ROOMS = ["run.chunk=2", "run.eval_episodes=4", "run.final_episodes=20"]
 
 
+def again(*case) -> object:
+    """Cases whose skills, learner and task are each in another one."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("env", "skills", "learner", "settings", "says"),
     [
         ("two-rooms", "constant", "ppo", ROOMS, "no planes, 1 skill"),
-        ("two-rooms", "constant", "reinforce", ROOMS, "no planes, 1 skill"),
-        ("two-rooms", "linear", "natural", ROOMS, "no planes, 1 skill"),
+        again("two-rooms", "constant", "reinforce", ROOMS, "no planes, 1 skill"),
+        again("two-rooms", "linear", "natural", ROOMS, "no planes, 1 skill"),
         ("two-rooms", "network", "reinforce", ROOMS, "no planes, 1 skill"),
-        ("CartPole-v1", "linear", "ppo", [*PLAIN, "run.candidates=16"], "\n  push "),
-        ("CartPole-v1", "linear", "natural", PLAIN, "\n  push "),
+        again("CartPole-v1", "linear", "ppo", [*PLAIN, "run.candidates=16"], "\n  push "),
+        ("CartPole-v1", "linear", "natural", [*PLAIN, "run.candidates=16"], "\n  push "),
     ],
 )
 def test_one_skill_everywhere_is_a_policy_like_any_other(env, skills, learner, settings, says, tmp_path):
@@ -110,6 +115,7 @@ def test_one_skill_everywhere_is_a_policy_like_any_other(env, skills, learner, s
     assert loaded.learn(episodes=20).num_episodes >= 80
 
 
+@pytest.mark.slow  # test_families.py learns with one linear skill in less.
 def test_one_linear_skill_balances_the_pole():
     """What it takes is one weighted sum, whose sign is the side to push."""
     model = ASAP("CartPole-v1", hyperplanes=0, skills="linear", seed=0).learn(20_000)

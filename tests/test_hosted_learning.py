@@ -187,11 +187,17 @@ def test_defaults_fit_the_environment(env, planes, skills):
 
 
 @pytest.mark.parametrize(
-    "choice",
-    [{"features": "network"}, {"skills": "network"}, {"features": "fourier"}, {"features": "poly2", "hyperplanes": 2}],
+    ("choice", "steps"),
+    [
+        ({"features": "network"}, 8000),
+        ({"skills": "network"}, 8000),
+        ({"features": "fourier"}, 8000),
+        ({"features": "poly2", "hyperplanes": 2}, 15_000),
+    ],
 )
-def test_every_kind_of_policy_learns(choice):
-    model = ASAP("CartPole-v1", seed=1, **choice).learn(15_000)
+def test_every_kind_of_policy_learns(choice, steps):
+    """The four returned 132, 500, 500 and 60 after 8,000 steps; random play has 22."""
+    model = ASAP("CartPole-v1", seed=1, **choice).learn(steps)
     assert model.evaluate(episodes=10)["return"] > 80
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import asap
 
 from asap.compose import compose
 from asap.config.schema import Config
@@ -45,6 +46,18 @@ def run_to_end(arguments: list[str]) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.fixture
+def run_here(capsys, monkeypatch):
+    """The same in this process."""
+
+    def run(arguments: list[str]) -> dict:
+        code, out, err = asap(arguments, capsys, monkeypatch)
+        assert code == 0, err
+        return json.loads(out.splitlines()[-1])
+
+    return run
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> dict:
     return run_to_end([*TRAIN, "--out", str(tmp_path_factory.mktemp("whole run ü") / "run")])
@@ -57,8 +70,8 @@ def test_same_command_twice_gives_the_same_bits(uninterrupted, tmp_path):
     assert again["episodes_to_near_optimal"] == uninterrupted["episodes_to_near_optimal"]
 
 
-def test_another_seed_gives_other_bits(uninterrupted, tmp_path):
-    other = run_to_end([*TRAIN, "--out", str(tmp_path / "run"), "--seed", "5"])
+def test_another_seed_gives_other_bits(uninterrupted, run_here, tmp_path):
+    other = run_here([*TRAIN, "--out", str(tmp_path / "run"), "--seed", "5"])
     assert other["parameters_sha256"] != uninterrupted["parameters_sha256"]
 
 
@@ -74,7 +87,11 @@ def wait_for_updates(run: Path, more: int, process: subprocess.Popen) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+# SIGTERM stops as SIGINT does, and test_stopping.py sends it in every phase.
+SENT = [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT]
+
+
+@pytest.mark.parametrize("sent", SENT)
 def test_killed_and_resumed_gives_the_same_bits(sent, uninterrupted, tmp_path):
     run = tmp_path / "run ü space"
     chance = random.Random(int(sent))
@@ -93,20 +110,20 @@ def test_killed_and_resumed_gives_the_same_bits(sent, uninterrupted, tmp_path):
     assert resumed["episodes_to_near_optimal"] == uninterrupted["episodes_to_near_optimal"]
 
 
-def test_a_finished_run_says_the_same_again(uninterrupted):
-    again = run_to_end(["train", "--resume", uninterrupted["run"], "--json"])
+def test_a_finished_run_says_the_same_again(uninterrupted, run_here):
+    again = run_here(["train", "--resume", uninterrupted["run"], "--json"])
     assert again["parameters_sha256"] == uninterrupted["parameters_sha256"]
     assert again["finished"]
 
 
-def test_a_larger_budget_is_written_down(uninterrupted, tmp_path):
+def test_a_larger_budget_is_written_down(uninterrupted, run_here, tmp_path):
     import shutil
 
     run = tmp_path / "copy"
     shutil.copytree(uninterrupted["run"], run)
-    longer = run_to_end(["train", "--resume", str(run), "--episodes", "150", "--json"])
+    longer = run_here(["train", "--resume", str(run), "--episodes", "150", "--json"])
     assert min(longer["episodes"]) >= 150 and "episodes = 150" in (run / "config.toml").read_text()
-    again = run_to_end(["train", "--resume", str(run), "--json"])
+    again = run_here(["train", "--resume", str(run), "--json"])
     assert again["parameters_sha256"] == longer["parameters_sha256"]
 
 

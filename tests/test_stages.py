@@ -109,8 +109,12 @@ def test_a_signal_within_a_stage_loses_what_was_not_saved_and_nothing_else(stage
     assert again.finished and again.parameters_sha256 == expected.parameters_sha256
 
 
-@pytest.mark.parametrize("steps", [500, 1000, 3000])
-@pytest.mark.parametrize("candidates", [0, 256])
+# Each budget, and each with a search or without; the other half of the table shows nothing more.
+PAID = [(500, 0), (1000, 256), (3000, 256)]
+PAID += [pytest.param(*case, marks=pytest.mark.slow) for case in [(500, 256), (1000, 0), (3000, 0)]]
+
+
+@pytest.mark.parametrize(("steps", "candidates"), PAID)
 def test_all_that_is_played_is_paid(steps, candidates, monkeypatch):
     """Episodes of 100 steps: at most one begins late for each of the three policies of the pick. The finish and the pick get theirs."""
     played, real = [], Hosted.play

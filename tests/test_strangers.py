@@ -71,20 +71,32 @@ def test_each_ends_in_one_clear_line(looks):
 # ---- Own files ----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("own")
+
+
 @pytest.fixture
-def own_run(tmp_path, key, monkeypatch, capsys) -> Path:
-    """A small run of an environment that only an import leads to."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    module = f"own_module_{abs(hash(str(tmp_path)))}"
-    (folder / f"{module}.py").write_text(OWN_MODULE)
-    monkeypatch.chdir(folder)
+def own_run(workplace, key, monkeypatch, capsys) -> Path:
+    """A small run of an environment that only an import leads to: trained once, and as it was for every test."""
+    folder, kept, kept_key = (workplace / name for name in ("project", "kept", "key"))
     monkeypatch.setattr(sys, "path", [*sys.path])
-    run = folder / "run"
-    arguments = ["train", f"{module}:make", *SMALL, "--env-options", '{"length": 0.7}', "--out", str(run)]
-    code, _, error = asap(arguments, capsys, monkeypatch)
+    if kept.exists():
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+        key.parent.mkdir(mode=0o700)
+        shutil.copy2(kept_key, key)
+        monkeypatch.chdir(folder)
+        return folder / "run"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "own_module_of_a_project.py").write_text(OWN_MODULE)
+    arguments = ["train", "own_module_of_a_project:make", *SMALL, "--env-options", '{"length": 0.7}']
+    code, _, error = asap([*arguments, "--out", str(folder / "run")], capsys, monkeypatch)
     assert code == 0, error
-    return run
+    shutil.copytree(folder, kept)
+    shutil.copy2(key, kept_key)
+    return folder / "run"
 
 
 def test_own_runs_work_without_a_question(own_run, capsys, monkeypatch):
