@@ -49,8 +49,8 @@ PLAY_SETTINGS = {
     "run.chunk": 1,
     "run.candidates": 256,
 }
-# From so many steps on: batches are as long as in `steady`, and there are enough of them; a heat is longer than some batches.
-LEAST_STEADY, LEAST_RACED = 40_000, 400_000
+# From so many steps on there are enough of the long batches, and a heat of a race is longer than some of them.
+LEAST_STEADY, LEAST_RACED = 100_000, 400_000
 # Where weights are few, a search finds its way among them; where they are more, its trials would be noise.
 MOST_SEARCHED = 150
 STEADY_SETTINGS = {
