@@ -23,8 +23,8 @@ def chosen(env: str, steps: int | None = None, **options) -> tuple:
     ("env", "steps", "expected"),
     [
         ("Pendulum-v1", 99_999, (512, 2, 0, 0.0)),
-        ("Pendulum-v1", 100_000, (2048, 2, 0, 0.0)),
-        ("Pendulum-v1", None, (2048, 2, 0, 0.0)),  # 300,000 steps.
+        ("Pendulum-v1", 100_000, (1024, 2, 0, 0.0)),
+        ("Pendulum-v1", None, (1024, 2, 0, 0.0)),  # 300,000 steps.
         ("Pendulum-v1", 400_000, (2048, 2, 5, 0.3)),
         ("FrozenLake-v1", 400_000, (2048, 0, 0, 0.0)),
         ("Taxi-v4", 99_999, (512, 1, 0, 0.0)),
@@ -45,7 +45,7 @@ def test_what_the_user_says_stays():
 
 def test_a_model_learns_with_the_defaults_of_its_budget():
     model = ASAP("Pendulum-v1", settings=["run.final_episodes=1", "run.candidates=0"])
-    assert model.config.learn.batch_steps == 2048
+    assert model.config.learn.batch_steps == 1024
     model.learn(600)
     assert model.config.learn.batch_steps == 512 and model.config.run.steps == 600
     assert ASAP("Pendulum-v1", settings=["run.candidates=0"])._asked[0] == ["Pendulum-v1"]
@@ -63,8 +63,9 @@ def test_a_table_has_a_value_for_every_state():
 
 def test_the_entropy_counts_less_and_less():
     """At half of a budget with a linear schedule, half of the gradient at its start; with a constant one, all of it."""
-    from asap.learn.regularize import regularity_gradient
     from test_hosted_policy import policy_of, steps
+
+    from asap.learn.regularize import regularity_gradient
 
     policy = policy_of("linear", "linear")
 

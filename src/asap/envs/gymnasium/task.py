@@ -53,14 +53,11 @@ PLAY_SETTINGS = {
 LEAST_STEADY, LEAST_RACED = 100_000, 400_000
 # Where weights are few, a search finds its way among them; where they are more, its trials would be noise.
 MOST_SEARCHED = 150
-STEADY_SETTINGS = {
-    **STEADY,
-    "policy.hyperplanes": PLANES_OF_CONTROLS,
-    "learn.entropy": 0.03,
-    "learn.critic_table": True,
-}
+STEADY_SETTINGS = {**STEADY, "learn.entropy": 0.03, "learn.critic_table": True}
+LONG_BATCHES = {"learn.batch_steps": 2048, "learn.minibatch": 512}
+PLANES_SETTINGS = {"policy.hyperplanes": PLANES_OF_CONTROLS, "learn.batch_steps": 1024, "learn.minibatch": 256}
 LEARNERS = ("single", "single", "learner")
-RACE_SETTINGS = {"run.race": LEARNERS, "run.heat": 0.04}
+RACE_SETTINGS = {**LONG_BATCHES, "run.race": LEARNERS, "run.heat": 0.04}
 SEARCH_SETTINGS = {"run.race": (*LEARNERS, "ars", "ars"), "run.finish": 0.3, "run.pick": 0.02}
 
 
@@ -122,12 +119,12 @@ class EnvTask:
         """Skills of one action each are found by the search for a start, where there are enough of them. States by their
         number need no planes: each has a weight of its own."""
         if not self.is_scaled:
-            return ((LEAST_STEADY, {**STEADY_SETTINGS, "policy.hyperplanes": 0}),)
+            return ((LEAST_STEADY, {**STEADY_SETTINGS, **LONG_BATCHES, "policy.hyperplanes": 0}),)
         if self.settings["policy.skills"] == "constant":
             return ()
         is_small = self.spec.num_actions * (len(self.inputs) + 1) <= MOST_SEARCHED
         race = {**RACE_SETTINGS, **(SEARCH_SETTINGS if is_small else {})}
-        return (LEAST_STEADY, STEADY_SETTINGS), (LEAST_RACED, race)
+        return (LEAST_STEADY, {**STEADY_SETTINGS, **PLANES_SETTINGS}), (LEAST_RACED, race)
 
     @property
     def inputs(self) -> tuple[str, ...]:
