@@ -26,6 +26,7 @@ class Plain:
     settings: tuple[str, ...] = ()
     play_settings: tuple[str, ...] = ()
     budget_settings: tuple[str, ...] = ()
+    data_settings: tuple[str, ...] = ()
     budget: tuple[str, ...] = ()
     observation_shape: tuple[int, ...] = ()
     actions: str = ""

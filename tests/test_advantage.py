@@ -8,7 +8,8 @@ from asap.base.keys import host_generator
 from asap.base.types import Transition
 from asap.config.schema import LearnConfig
 from asap.envs.catalog import find
-from asap.learn.judge import Critic, fit, lambda_advantages, new_critic, weights_of
+from asap.experience.critic import Critic, lambda_advantages, new_critic
+from asap.learn.judge import fit, weights_of
 
 
 def steps(reward, terminated, truncated) -> Transition:

@@ -6,18 +6,24 @@ import numpy as np
 import pytest
 from command_line import asap
 
+from asap.base.arrays import stack
 from asap.base.errors import UserError
 from asap.cli.learning import create_run
 from asap.compose import compose
+from asap.config.defaults import complete
 from asap.config.schema import Config
 from asap.config.toml import parse_settings
 from asap.data.dataset import Dataset
-from asap.data.layout import layout_of
+from asap.data.layout import Meta, layout_of
+from asap.data.writing import DatasetWriter
 from asap.envs import catalog
 from asap.envs.controllers import explored, find_controller
 from asap.envs.resolve import resolve
+from asap.experience.choose import choose
 from asap.experience.collect import collect
+from asap.experience.protocol import EpisodeIds
 from asap.model.training import train_run
+from asap.policy.build import uniform_policy
 from asap.runs.signals import StopRequest
 
 
@@ -127,7 +133,8 @@ def test_an_environment_is_logged_as_it_was_played(walks):
 
 def test_logged_play_of_an_environment_is_learned_from(walks, tmp_path):
     """Pushing forward at every step returns 12 * 13 / 2 = 78, random play half of that."""
-    report = learned(walks[1], tmp_path / "run", "run.episodes=3000", "run.eval_episodes=2", "run.final_episodes=20")
+    few = "run.episodes=3000", "run.eval_episodes=2", "run.final_episodes=20"
+    report = learned(walks[1], tmp_path / "run", "learn.learner=importance", *few)
     assert report["learner"] == "importance" and report["return"]["iqm"] > 65 > 45 > walks[0].meta.behaviour_return
 
 
@@ -140,10 +147,20 @@ def learned(data, out, *settings):
 
 
 def test_a_dataset_names_no_module_to_import(walks, capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    code, _, err = asap(["train", "--offline", str(walks[1])], capsys, monkeypatch)
+    """A file that says nothing more of its environment is refused; by its record alone, one is learned from without being played."""
+    with np.load(walks[1]) as columns, DatasetWriter(tmp_path / "bare.npz") as writer:
+        writer.add({name: columns[name] for name in columns if name != "meta"})
+        writer.finish(Meta(task="own_envs:walk"))
+    monkeypatch.setattr("asap.envs.gymnasium.make.EnvSource.maker", lambda *_: pytest.fail("a module was imported"))
+    code, _, err = asap(["train", "--offline", str(tmp_path / "bare.npz")], capsys, monkeypatch)
     assert code == 2 and err.startswith("error: offline.data: its task is not imported") and err.count("\n") == 1
-    assert "asap train own_envs:walk --offline FILE" in err and not list(tmp_path.iterdir())
+    assert "asap train own_envs:walk --offline FILE" in err
+    config, tasks = compose([], {"offline.data": str(walks[1]), "offline.weights": "advantages"})
+    assert "only the file names own_envs:walk, so nothing is played" in capsys.readouterr().err
+    experience = choose(complete(config), tasks, "0", tmp_path, print)
+    assert not experience.plays and np.isnan(experience.look(stack([uniform_policy(tasks.tasks[0])]), 0).returns).all()
+    with pytest.raises(UserError, match="own_envs:walk"):
+        experience.evaluate(uniform_policy(tasks.tasks[0]), EpisodeIds([0], 0), 1, True)
 
 
 def test_the_command_takes_an_id(capsys, monkeypatch, tmp_path):
@@ -159,15 +176,23 @@ def test_the_command_takes_an_id(capsys, monkeypatch, tmp_path):
     first = (tmp_path / report["out"]).read_bytes()
     code, out, _ = asap(command[:-1], capsys, monkeypatch)
     assert code == 0 and out.startswith("return ") and (tmp_path / report["out"]).read_bytes() == first
-    config, tasks = compose([], {"offline.data": report["out"]})
-    assert tasks.names == ("CartPole-v1",) and config.learn.learner == "importance"
+    config, tasks = compose([], {"offline.data": report["out"], "offline.weights": "advantages"})
+    assert tasks.names == ("CartPole-v1",) and config.offline.sharpness == 1.0
 
 
 BAD = [
-    (["collect", "CartPole-v1", "--controller", "doors"], "--controller", "choose from random"),
-    (["collect", "Pendulum-v1", "--controller", "random"], "task", "Discrete"),
+    (["collect", "CartPole-v1", "--controller", "doors"], "--policy", "choose from random"),
+    (["collect", "Pendulum-v1", "--policy", "doors"], "--policy", "choose from random"),
+    (["collect", "Pendulum-v1", "--policy", "random", "--epsilon", "0.5"], "--epsilon", "got 0.5"),
+    (["collect", "CartPole-v1", "--policy", "no_such_module:act"], "--policy", "cannot be imported"),
+    (["collect", "CartPole-v1", "--policy", "math:nothing"], "--policy", "has no attribute"),
+    (["collect", "CartPole-v1", "--policy", "math:pi"], "--policy", "is no function"),
+    (["collect", "CartPole-v1", "--policy", "math:cos", "--episodes", "1"], "--policy", "math:cos raised TypeError"),
+    (["collect", "CartPole-v1", "--policy", "builtins:list", "--episodes", "1"], "--policy", "not in Discrete(2)"),
+    (["collect", "CartPole-v1", "--policy", "random", "--steps", "0"], "--steps", "got 0"),
+    (["collect", "CartPole-v1", "--policy", "random", "--steps", "9", "--episodes", "9"], "--steps", "leave out one"),
     (["collect", "CartPol-v1", "--controller", "random"], "env", "CartPole-v1"),
-    (["collect", "two-rooms", "--controller", "dors"], "--controller", "random, doors"),
+    (["collect", "two-rooms", "--controller", "dors"], "--policy", "random, doors"),
     (["collect", "two-romms", "--controller", "doors"], "task", "two-rooms"),
     (["collect", "two-rooms", "--controller", "doors", "--epsilon", "1.5"], "--epsilon", "1.5"),
     (["collect", "two-rooms", "--controller", "doors", "--epsilon", "nan"], "--epsilon", "nan"),

@@ -23,10 +23,11 @@ from asap.config.schema import Config, LearnConfig
 from asap.envs.core import CompiledTasks, Env, Outcome
 from asap.envs.core import Episode as Running
 from asap.experience import hosted
+from asap.experience.critic import Critic
 from asap.experience.protocol import Batch
 from asap.experience.rollout import Draws, Lane, Moment
 from asap.experience.summed_scores import EpisodeScores, collect_finished, subtract_means
-from asap.learn.judge import Critic, Terms, advantages_of
+from asap.learn.judge import Terms, advantages_of
 from asap.learn.updates import UPDATES, Inputs, fisher_of_samples, optimizer_of
 from asap.policy.features import Features, Polynomial
 from asap.policy.partition import Partition

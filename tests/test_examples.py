@@ -19,6 +19,7 @@ GOOD = {
     "correct_your_rules": -8.0,
     "custom_env": -85.0,
     "family": 400.0,
+    "learn_from_a_log": 300.0,
     "mountain_car": -130.0,
     "pendulum": -400.0,
 }

@@ -37,7 +37,7 @@ def data(tmp_path_factory) -> str:
 @pytest.fixture(params=["hosted", "compiled", "logged"])
 def new(request, data):
     """A model that has not learned, and how much it is to learn first and then."""
-    logged = (*COMPILED, f"offline.data={json.dumps(data)}")
+    logged = (*COMPILED, f"offline.data={json.dumps(data)}", "offline.weights=returns")
     made = {
         "hosted": lambda: (ASAP("CartPole-v1", hyperplanes=1, settings=HOSTED), {"total_timesteps": 1500}),
         "compiled": lambda: (ASAP("two-rooms", settings=COMPILED), {"episodes": 20}),

@@ -54,6 +54,7 @@ class Task:
     settings: tuple = ()
     play_settings: tuple = ()
     budget_settings: tuple = ()
+    data_settings: tuple = ()
     descriptor: tuple = ()
     drawn: tuple = ()
     is_scaled: bool = True

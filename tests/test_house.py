@@ -39,7 +39,7 @@ ONLY = {
 SHOWING = {"explain", "explanation", "plot", "changes", "plot_changes"}  # Functions of model that may import show.
 ENTRY = "asap.__main__"  # The command line's own entry.
 
-MOST_MODULES, LONGEST, SHORTEST = 250, 355, 30
+MOST_MODULES, LONGEST, SHORTEST = 255, 355, 30
 SHORT = {
     "asap.__main__": "five lines start the command line",
 }
@@ -60,6 +60,7 @@ NEEDS_JAX = {"jax", "jaxlib", "equinox", "optax"}
 _NAMED = "measures or draws what only our own tasks have"
 KNOWS_KINDS = {
     "asap.cli.listing: CompiledTask": _NAMED,
+    "asap.experience.asked: HostedTask": "a function is asked on the host, and is given the task in that form",
     "asap.distill.distillation: HostedTask": "teachers play environments; our own tasks are given to them as such",
     "asap.distill.demonstrations: HostedTask": "as above",
     "asap.paper.references: CompiledTask": _NAMED,

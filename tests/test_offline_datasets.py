@@ -167,7 +167,7 @@ def test_bad_episodes_are_dropped_and_counted(tmp_path, capsys):
 def test_another_task_or_format_is_refused(tmp_path):
     with pytest.raises(UserError, match="is for three-rooms, not for two-rooms"):
         Dataset(write(tmp_path / "x.npz", good_columns(), Meta(task="three-rooms")), LAYOUT)
-    with pytest.raises(UserError, match="written by format 7, this release reads <= 1; upgrade"):
+    with pytest.raises(UserError, match="written by format 7, this release reads <= 2; upgrade"):
         Dataset(write(tmp_path / "x.npz", good_columns(), Meta(format=7)), LAYOUT)
 
 

@@ -185,7 +185,7 @@ def test_a_deterministic_behaviour_has_no_estimate(logged, new_policy, tmp_path)
 
 def test_every_pass_reads_every_episode_once(logged):
     _, dataset = logged
-    batches = Batches(dataset, lanes=16, window=64, merits=np.ones(dataset.num_episodes, np.float32))
+    batches = Batches(dataset, lanes=16, window=64)
     for seed in (0, 1):
         read, iteration = [], 0
         while sum(read) < 2 * dataset.num_episodes:
@@ -204,9 +204,14 @@ def test_every_pass_reads_every_episode_once(logged):
     assert not np.array_equal(first.steps.observation, batches.minibatch(0, 4).steps.observation)
 
 
+def numbers_of(dataset: Dataset) -> np.ndarray:
+    """For each row, the number of its episode."""
+    return np.repeat(np.arange(dataset.num_episodes, dtype=np.float32), dataset.episodes.length)
+
+
 def test_every_pass_has_an_order_of_its_own(logged):
     _, dataset = logged
-    batches = Batches(dataset, lanes=16, window=64, merits=np.arange(dataset.num_episodes, dtype=np.float32))
+    batches = Batches(dataset, lanes=16, window=64, merits=numbers_of(dataset))
     left, iteration = dataset.num_episodes, 0
     while left:
         minibatch = batches.minibatch(0, iteration)
@@ -217,7 +222,7 @@ def test_every_pass_has_an_order_of_its_own(logged):
 
 def test_episodes_lie_whole_in_their_lanes(logged):
     _, dataset = logged
-    batches = Batches(dataset, lanes=4, window=20, merits=np.arange(dataset.num_episodes, dtype=np.float32))
+    batches = Batches(dataset, lanes=4, window=20, merits=numbers_of(dataset))
     minibatch = batches.fill([np.asarray([7, 3]), np.asarray([11])])
     one, two = dataset.read(7), dataset.read(3)
     n, end = len(one.action), len(one.action) + len(two.action)

@@ -20,7 +20,7 @@ LIMIT = 5
 class FirstEpisodes(Experience):
     """The first policy plays episodes of these returns and lengths; every other gets 1 in an episode of one step."""
 
-    together, most_updates, least_episodes = False, 1, 1
+    together, most_updates, least_episodes, plays = False, 1, 1, True
 
     def __init__(self, tasks: TaskSet, first: list[tuple[float, int]]):
         self.tasks, self.first, self.asked = tasks, first, []

@@ -36,11 +36,13 @@ class Vectors(gymnasium.Env):
 class Quadratic:
     """In place of play: the return is -(3 - w)^2 of the first weight of the first skill; each episode has 7 steps."""
 
-    together, most_updates, least_episodes = False, 1, 1
+    together, most_updates, least_episodes, plays = False, 1, 1, True
 
     def __init__(self, tasks):
         self.tasks, self.asked = tasks, []
-        self.begin = self.feed = self.collect = self.look = self.random_states = self.close = lambda *given: None
+        self.begin = self.feed = self.collect = self.look = self.random_states = self.known_moments = self.close = (
+            lambda *given: None
+        )
 
     def evaluate(self, policies, ids, num_episodes, deterministic):
         self.asked.append((ids, num_episodes, deterministic))

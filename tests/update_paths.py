@@ -21,13 +21,13 @@ from asap.config.schema import Config, LearnConfig, OfflineConfig, RunConfig
 from asap.data.dataset import StoredEpisode
 from asap.data.layout import Layout
 from asap.experience import hosted
+from asap.experience.critic import Critic, lambda_advantages
 from asap.experience.logged import Logged
 from asap.experience.minibatches import Batches
 from asap.experience.protocol import Batch, Experience, ScoredEpisodes
 from asap.experience.rollout import no_episodes
 from asap.learn import judge
 from asap.learn.convergence import start_monitor
-from asap.learn.judge import Critic, lambda_advantages
 from asap.learn.state import Budget, TrainState, no_totals
 from asap.learn.update import update
 from asap.learn.updates import fisher_of_samples, optimizer_of
@@ -143,7 +143,8 @@ def logged_update(
     """A minibatch of logged episodes, filled up to `lanes` of `window` steps; the learner is one for logged data."""
     learn = {"learner": "importance", **learn}
     config = config_of(offline=OfflineConfig(cap=cap, anchor=anchor), **learn)
-    batches = Batches(dataset(episodes), lanes, window, np.float32(merits or [1.0] * len(episodes)))
+    rows = np.repeat(np.float32(merits or [1.0] * len(episodes)), [e.length for e in episodes])
+    batches = Batches(dataset(episodes), lanes, window, rows)
     places = laid(episodes, lanes, window)
     starts = [places[sum(e.length for e in episodes[:n])] for n in range(len(episodes))]
     members = [[n for n, (lane, _) in enumerate(starts) if lane == one] for one in range(lanes)]

@@ -15,8 +15,8 @@ from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
 from asap.envs.gymnasium.make import harmless, is_registered
 from asap.envs.gymnasium.parameters import split_weight
-from asap.envs.recorded import SaidEnv, task_records, tasks_in_file
-from asap.envs.resolve import is_ours, notes_on, options_of, parse_tasks, resolve, resolve_all, task_set
+from asap.envs.recorded import SaidEnv, recorded_alone, task_records, tasks_in_file
+from asap.envs.resolve import is_ours, notes_on, options_of, parse_tasks, resolve_all, task_set
 from asap.policy.build import build_psi, require_memory, require_sensible
 from asap.runs.directory import Run, print_note
 
@@ -155,7 +155,7 @@ def _without_names(file: str, settled: Config, in_call: Values, names: tuple[str
 
 def refuse_import(field: str, what: str, name: str, option: str) -> None:
     """A module that only a file names is not imported."""
-    if not is_ours(name) and not is_registered(name):
+    if not _is_known(name):
         cure = f"if you trust it, say so: asap train {ascii(name)[1:-1][:80]} {option}"
         raise UserError(field, what, ascii(name)[:80], cure)
 
@@ -178,17 +178,29 @@ def _for_tasks(
 
 def _from_data(layered: Any, settled: Config, names: tuple[str, ...], task: Task | None) -> tuple[Config, Task]:
     """The settings of a run that learns from logged data, which tell the task, and decide what is left open."""
-    from asap.experience.logged import refuse_contradictions, settle, task_of_data
+    from asap.experience.logged import record_of_data, refuse_contradictions, task_of_data
+    from asap.learn.from_log import settle
 
     refuse_contradictions(settled, names)
-    name = task_of_data(settled.offline.data, names[0] if names else None)
-    if not names:
+    data = settled.offline.data
+    name = task_of_data(data, names[0] if names else None)
+    if task is None and not names and (record := record_of_data(data)) is not None and not _is_known(name):
+        task = recorded_alone(data, name, record, settled.env)
+        print_note(
+            f"only the file names {ascii(name)[1:-1][:80]}, so nothing is played; name it in place of TASK to play it"
+        )
+    if task is None and not names:
         refuse_import("offline.data", "its task is not imported: only the file names it", name, "--offline FILE")
-    task = resolve(name, settled.env) if task is None else task
-    if task.spec.continuous:
-        what = "logged data are learned for Discrete actions"
-        raise UserError("offline.data", what, f"{task.name}: {task.actions}", "learn by playing: leave out --offline")
-    return settle(layered(task.settings), task), task
+    task = resolve_all([name], settled.env)[0] if task is None else task
+    config, note = settle(layered({**task.settings, **task.data_settings}), task)
+    if note is not None:
+        print_note(note)
+    return config, task
+
+
+def _is_known(name: str) -> bool:
+    """Whether it can be made without importing what only a file names."""
+    return is_ours(name) or is_registered(name)
 
 
 class FromFile(NamedTuple):

@@ -166,6 +166,11 @@ class Task(Protocol):
         ...
 
     @property
+    def data_settings(self) -> Mapping[str, Any]:
+        """Where its defaults differ, if it is learned from logged data and not by playing."""
+        ...
+
+    @property
     def budget(self) -> Mapping[str, Any]:
         """Settings of the budget where the user says none."""
         ...

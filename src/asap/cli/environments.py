@@ -1,8 +1,6 @@
-"""Commands that play before anything is learned: `asap check`, and `asap collect`, which writes what `asap train
---offline` learns from."""
+"""`asap check`, which plays before anything is learned."""
 
 import math
-import os
 import shlex
 import time
 from collections.abc import Iterable
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asap.base.errors import UserError
-from asap.cli.app import Debug, EnvOptions, Json, app, number, require_writable_place, tell
+from asap.cli.app import Debug, EnvOptions, Json, app, require_writable_place, tell
 
 if TYPE_CHECKING:
     from asap.envs.gymnasium.checked_env import CheckedEnv
@@ -256,64 +254,3 @@ def _range(ends: list[float | None]) -> str:
 def _finite(bound: float) -> float | None:
     """JSON has no infinity."""
     return float(bound) if math.isfinite(bound) else None
-
-
-CONTROLLER = "Who plays: random, or one of the task's own, such as doors (see `asap tasks TASK`)."
-IN_FILES = str.maketrans("/:?&", "----")  # Names of environments have what names of files should not.
-
-
-@app.command()
-def collect(
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="A task of `asap tasks`, or an environment with Discrete actions.")
-    ],
-    controller: Annotated[str, typer.Option(metavar="NAME", help=CONTROLLER)],
-    episodes: Annotated[int, typer.Option(help="Complete episodes.")] = 10_000,
-    epsilon: Annotated[float, typer.Option(help="Probability of a uniformly random action instead.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 0,
-    out: Annotated[str | None, typer.Option(metavar="FILE", help="Dataset; default: TASK-NAME.npz.")] = None,
-    env_options: EnvOptions = None,
-    json_: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Log complete episodes of a hand-written controller, to learn from with `asap train --offline FILE`."""
-    from asap.base.episodes import require_episodes, require_seed
-
-    out = f"{task.translate(IN_FILES)}-{controller.replace(':', '')}.npz" if out is None else out
-    require_episodes("--episodes", episodes)
-    require_seed("--seed", seed)
-    require_writable_place(out)
-    from asap.base.stats import wilson_interval
-    from asap.config.schema import Config, EnvConfig, RunConfig
-    from asap.envs.controllers import explored, find_controller
-    from asap.envs.resolve import resolve
-    from asap.experience import collect as collecting
-    from asap.runs.loggers import ProgressBar
-
-    named = resolve(task, EnvConfig(options=env_options))
-    behaviour = explored(find_controller(named, controller), epsilon)
-    with ProgressBar(Config(run=RunConfig(episodes=episodes)), "collecting") as progress:
-        collected = collecting.collect(named, behaviour, epsilon, episodes, seed, out, progress.tell)
-    success = collected.meta.behaviour_success
-    report = {"task": task, "controller": controller, "epsilon": epsilon, "seed": seed, "episodes": episodes}
-    report |= {"steps": collected.steps, "success": success}
-    report["success_ci"] = None if success is None else list(wilson_interval(round(success * episodes), episodes))
-    report |= {"return": collected.meta.behaviour_return, "seconds": round(collected.seconds, 3)}
-    report["steps_per_second"] = round(collected.steps / collected.seconds)
-    report |= {"bytes": os.path.getsize(out), "out": out}
-    tell(json_, report, _collected_in_words(report))
-
-
-def _collected_in_words(report: dict[str, Any]) -> str:
-    success = []
-    if report["success"] is not None:
-        low, high = (100 * limit for limit in report["success_ci"])
-        share = f"{100 * report['success']:.1f} % of {report['episodes']:,} episodes"
-        success = [f"success    {share} (95 % interval {low:.1f} to {high:.1f})"]
-    lines = [
-        *success,
-        f"return     {number(report['return'])}",
-        f"steps      {report['steps']:,}, {report['steps_per_second']:,} per second",
-        f"dataset    {report['out']} ({report['bytes']:,} bytes)",
-    ]
-    return "\n".join(lines)

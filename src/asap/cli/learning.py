@@ -40,7 +40,7 @@ _VARY = (
     "A number of the environment. NAME=A,B,C trains on a task of each value, several lists on their product; NAME=LOW..HIGH "
     "draws a value for each episode."
 )
-_OFFLINE = "Learn from logged data: of `asap collect`, or minari:NAME; they tell the task."
+_OFFLINE = "Learn from logged data: of `asap collect`, or minari:NAME; they tell the task, or it is TASK or --env."
 _TENSORBOARD = "Write curves for TensorBoard, with the names of stable-baselines3."
 _RULES = (
     "Start from these rules and correct them; -k adds planes to theirs. See docs/rules.md and `asap check --rules`."
@@ -132,8 +132,7 @@ def train(
         _refuse_settings({**given, **options})
         run, settings, found = _resumed_run(resume, episodes, steps, offline, env, env_options)
     else:
-        if env is not None:
-            raise UserError("--env", "is for --resume", env, "name the environment in place of TASK")
+        tasks = _named(tasks or [], env, offline)
         values = parse_settings(Config, set_ or [])
         tasks = _varied(tasks or [], vary or [])
         if from_ is None:
@@ -147,6 +146,17 @@ def train(
     report = result.summary(str(run.path))
     tell(json_, report, in_words_of(report))
     leave_if_stopped(run, stop)
+
+
+def _named(tasks: list[str], env: str | None, offline: str | None) -> list[str]:
+    """The tasks, or the environment that logged data are of."""
+    if env is None:
+        return tasks
+    if offline is None:
+        raise UserError("--env", "is for --resume and --offline", env, "name the environment in place of TASK")
+    if tasks:
+        raise UserError("--env", "TASK names it already", env, "leave out one of them")
+    return [env]
 
 
 def _as_rules(rules: str | None, source: str | None) -> tuple[str | None, str | None]:

@@ -1,5 +1,6 @@
 """Commands that read what was learned: `asap eval`, `explain` and `plot`."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,6 +134,7 @@ def estimate_model(
     from asap.base.arrays import member, stack
     from asap.data.dataset import Dataset
     from asap.data.layout import layout_of
+    from asap.envs.gymnasium.make import EnvNotMade
     from asap.experience.logged import local_file
     from asap.experience.off_policy import estimate, true_value
 
@@ -141,19 +143,24 @@ def estimate_model(
     rows = []
     for index, trained in enumerate(model.seeds):
         policy = member(model.policies, index)
-        played = model.play(stack([policy]), episodes, [seed], deterministic=False)
-        judged, true = estimate(policy, dataset, discount, seed), true_value(played.on_task(column), seed)
+        true = None
+        with contextlib.suppress(EnvNotMade):  # Then the data are all there is.
+            played = model.play(stack([policy]), episodes, [seed], deterministic=False)
+            true = true_value(played.on_task(column), seed)._asdict()
+        judged = estimate(policy, dataset, discount, seed)
         value = judged.value._asdict() if judged.available else None
         note = TOO_FEW if judged.available and not judged.is_trusted else None
         row = {"seed": trained, "estimate": value, "ess": judged.ess, "trusted": judged.is_trusted}
-        rows.append({**row, "note": note, "played": true._asdict()})
+        rows.append({**row, "note": note, "played": true})
     report = {"task": task.name, "data": data, "data_episodes": dataset.num_episodes, "discount": discount}
     report |= {"seeds": rows, "run": path}
     tell(as_json, report, "\n".join(_estimate_in_words(row, report) for row in rows))
 
 
 def _estimate_in_words(row: dict, report: dict) -> str:
-    played = f"played: {_value_in_words(row['played'], report)}"
+    played = "not played: its environment is not at hand"
+    if row["played"] is not None:
+        played = f"played: {_value_in_words(row['played'], report)}"
     if row["estimate"] is None:
         why = "the behaviour is deterministic or unknown, so importance weights do not exist"
         return f"seed {row['seed']}: no estimate: {why}; {played}"

@@ -284,8 +284,15 @@ class OfflineConfig:
     anchor: float = setting(
         0.05, "importance: weight of the likelihood of the logged actions, which keeps ratios near 1.", low=0.0
     )
-    sharpness: float = setting(
-        1.0, "likelihood: how much episodes of high return count for more; 0: all the same.", low=0.0
+    weights: str | None = setting(
+        None,
+        "likelihood: steps count by their advantages, or by the returns of their episodes; default: what the data say.",
+        choices=("advantages", "returns"),
+    )
+    sharpness: float | None = setting(
+        None,
+        "likelihood: how much what was better counts for more; 0: all the same. Default: what the data say.",
+        low=0.0,
     )
 
 

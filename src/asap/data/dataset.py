@@ -19,9 +19,9 @@ class StoredEpisode(NamedTuple):
     """One episode of T steps."""
 
     observation: np.ndarray  # (T, O)
-    action: np.ndarray
+    action: np.ndarray  # As the policy has it.
     reward: np.ndarray
-    behaviour_log_prob: np.ndarray  # Zeros where it is not known.
+    behaviour_log_prob: np.ndarray  # Of a vector, a density in our units. Zeros where it is not known.
     final_observation: np.ndarray  # (O,)
     descriptor: np.ndarray  # (Z,)
     terminated: bool
@@ -62,9 +62,18 @@ class Dataset:
 
         observation, action, reward = (self.columns[name].read(start, length) for name in STEP_COLUMNS[:3])
         known = BEHAVIOUR in self.columns
-        log_prob = self.columns[BEHAVIOUR].read(start, length) if known else np.zeros(length, np.float32)
+        log_prob = self.columns[BEHAVIOUR].read(start, length) + self.layout.log_scale if known else np.zeros(length)
+        action = self.layout.ours(action)
         final, descriptor = row(FINAL, observation[-1]), row(DESCRIPTOR, self.layout.descriptor)
-        return StoredEpisode(observation, action, reward, log_prob, final, descriptor, bool(episodes.terminated[index]))
+        return StoredEpisode(
+            observation,
+            action,
+            reward,
+            log_prob.astype(np.float32),
+            final,
+            descriptor,
+            bool(episodes.terminated[index]),
+        )
 
     def _require_same_task(self) -> None:
         meta, layout = self.meta, self.layout
@@ -80,11 +89,12 @@ class Dataset:
             if name not in columns:
                 raise bad_file(self.path, f"column '{name}' missing", f"has {', '.join(columns)}")
         for name, column in columns.items():
-            if name != "meta" and column.dtype.kind not in _KINDS.get(name, "fiu"):
+            kinds = "fiu" if name == "action" and layout.controls is not None else _KINDS.get(name, "fiu")
+            if name != "meta" and column.dtype.kind not in kinds:
                 raise bad_file(self.path, f"column '{name}' has the type {column.dtype}", "save plain numbers")
         widths = dict.fromkeys(("observation", FINAL), layout.num_observations) | {DESCRIPTOR: len(layout.descriptor)}
         for name in (*STEP_COLUMNS, BEHAVIOUR, FINAL, DESCRIPTOR, SUCCESS):
-            wanted = (widths[name],) if name in widths else ()
+            wanted = (widths[name],) if name in widths else layout.of_actions if name == "action" else ()
             if name in columns and columns[name].shape[1:] != wanted:
                 other = f"{self.meta.task or 'another task'} with rows {columns[name].shape[1:]}"
                 what = f"column '{name}' is for {other}, {layout.task} has {wanted}"

@@ -1,5 +1,6 @@
 """The one pass over a dataset, in chunks of bounded size: it proves every row and finds where episodes begin and end."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from asap.data.npz import Column, bad_file
 
 CHUNK_ROWS = 1 << 16
 MOST_LOG_PROB = 1e-5  # A sum of logarithms may round above 0.
+MOST_LOG_DENSITY = 1e3  # Of a vector: it may well be above 1.
+MOST_BEYOND = 100.0  # In units of the range: what is drawn beyond a bound is clipped on its way to the environment.
 
 
 class Episodes(NamedTuple):
@@ -61,7 +64,8 @@ class Scan:
         self._sums.append((first, sums))
         self._num_episodes = int(ordinal[-1]) + 1
         if BEHAVIOUR in rows:
-            self.is_stochastic |= bool((rows[BEHAVIOUR] < -MOST_LOG_PROB).any())
+            is_chance = rows[BEHAVIOUR] < -MOST_LOG_PROB if self._layout.controls is None else rows[BEHAVIOUR] != 0
+            self.is_stochastic |= bool(is_chance.any())
 
     def _boundaries(self, first_row: int, ids: np.ndarray, ended: np.ndarray) -> np.ndarray:
         """Which rows begin an episode. A new id has to follow an end, and only an end."""
@@ -92,13 +96,12 @@ class Scan:
             if name in rows and rows[name].dtype.kind == "f":
                 is_bad = ~np.isfinite(rows[name]).reshape(len(rows[name]), -1).all(-1)
                 found.append((is_bad, lambda at, name=name: f"{name} is {_not_finite(rows[name][at])}"))
-        action, num_actions = rows["action"], self._layout.num_actions
-        outside = (action < 0) | (action >= num_actions)
-        found.append((outside, lambda at: f"action is {action[at]}, {self._layout.task} has 0 to {num_actions - 1}"))
+        found.append(_bad_controls(self._layout, rows["action"]) or _bad_choices(self._layout, rows["action"]))
         if BEHAVIOUR in rows:
-            log_prob = rows[BEHAVIOUR]
-            above = log_prob > MOST_LOG_PROB
-            found.append((above, lambda at: f"{BEHAVIOUR} is {log_prob[at]:g}, a probability above 1"))
+            log_prob, is_density = rows[BEHAVIOUR], self._layout.controls is not None
+            above = log_prob > (MOST_LOG_DENSITY if is_density else MOST_LOG_PROB)
+            what = "which no density has" if is_density else "a probability above 1"
+            found.append((above, lambda at: f"{BEHAVIOUR} is {log_prob[at]:g}, {what}"))
         is_bad = np.logical_or.reduce([mask for mask, _ in found])
         if is_bad.any() and not self._first_complaint:
             at = int(np.argmax(is_bad))
@@ -150,6 +153,29 @@ class Scan:
         left_out = f"{self._num_bad_rows:,} bad rows: left out {dropped:,} of {self._num_episodes:,} episodes"
         to_stderr(f"note: dataset {self._path}: {left_out}; the first: {self._first_complaint}")
         return {"bad_rows": self._num_bad_rows, "episodes": dropped}
+
+
+Wrong = tuple[np.ndarray, Callable[[int], str]]  # Which rows, and what is wrong in one.
+
+
+def _bad_choices(layout: Layout, action: np.ndarray) -> Wrong:
+    last = layout.num_actions - 1
+    return (action < 0) | (action > last), lambda at: f"action is {action[at]}, {layout.task} has 0 to {last}"
+
+
+def _bad_controls(layout: Layout, action: np.ndarray) -> Wrong | None:
+    """None where actions are no vectors."""
+    if layout.controls is None:
+        return None
+    low, high = layout.controls.low, layout.controls.high
+    with np.errstate(invalid="ignore", over="ignore"):
+        is_bad = ~(np.abs(layout.controls.ours(action.astype(float))) <= MOST_BEYOND)
+
+    def told(at: int) -> str:
+        first = int(np.argmax(is_bad[at]))
+        return f"action {first} is {action[at, first]:g}, {layout.task} has {low[first]:g} to {high[first]:g}"
+
+    return is_bad.any(-1), told
 
 
 def _not_finite(values: np.ndarray | np.floating) -> np.floating:

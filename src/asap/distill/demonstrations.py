@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float, Int
@@ -16,6 +15,7 @@ from asap.envs.gymnasium.errors import EnvError, explained
 from asap.envs.gymnasium.make import EnvSource
 from asap.envs.gymnasium.spaces import Action, number_of
 from asap.envs.gymnasium.task import HostedTask
+from asap.experience.asked import Overheard
 from asap.experience.protocol import OnProgress, ignore_progress
 from asap.policy.build import plan_of
 from asap.policy.host import Player
@@ -57,22 +57,6 @@ class Teacher:
             return units.ours(np.clip(given.astype(float).ravel(), units.low, units.high))
         except ValueError:
             raise UserError("teacher", f"gives an action that is not in {space}", action, cure) from None
-
-
-class Overheard(gymnasium.Wrapper):
-    """Keeps the last observation as the environment gave it, which is what a teacher wants."""
-
-    last: Any = None
-
-    def reset(self, **options: Any) -> Any:
-        answer = super().reset(**options)
-        self.last = answer[0]
-        return answer
-
-    def step(self, action: Any) -> Any:
-        answer = super().step(action)
-        self.last = answer[0]
-        return answer
 
 
 class TaughtEnv:

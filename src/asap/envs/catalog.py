@@ -39,6 +39,7 @@ class CompiledTask:
     drawn: ClassVar[tuple[Drawn, ...]] = ()
     budget_settings: ClassVar[tuple[tuple[int, Mapping[str, Any]], ...]] = ()
     is_scaled: ClassVar[bool] = False  # The bounds of its observations are known.
+    data_settings: ClassVar[Mapping[str, Any]] = {}
     budget: ClassVar[Mapping[str, Any]] = {}
 
     @property

@@ -47,18 +47,15 @@ def controllers_of(task: Task) -> tuple[str, ...]:
 
 def find_controller(task: Task, text: str) -> Controller:
     """The controller that a text such as "random" or "dist:12" names for this task."""
-    if task.spec.continuous:
-        cure = "choose a task with Discrete actions"
-        raise UserError("task", "logged data have one action of several per step", task.actions, cure)
-    if text == "random":
+    if text == "random" and not task.spec.continuous:
         return Controller("random", _uniform(task.spec.num_actions), deterministic=False)
     if isinstance(task, CompiledTask):
         if isinstance(task.env, Rooms) and text == "doors":
             return Controller("doors", through_the_doors(task.task), deterministic=True)
         if isinstance(task.env, Striker) and (distance := shooting_distance(text)) is not None:
             return Controller(text, shoot_within(distance), deterministic=True)
-    cure = f"choose from {', '.join(controllers_of(task))}"
-    raise UserError("--controller", f"unknown for {task.name}", repr(text), cure)
+    cure = f"choose from {', '.join(controllers_of(task))}, a run or a saved model, or module:function"
+    raise UserError("--policy", f"unknown for {task.name}", repr(text), cure)
 
 
 def explored(controller: Controller, epsilon: float) -> Controller:

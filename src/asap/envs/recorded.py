@@ -109,6 +109,15 @@ def _restored(record: Record) -> EnvTask:
     return of_record(task, record.get("params")) if record.get("compiled") is True else task
 
 
+def recorded_alone(path: str, name: str, record: Record, env: EnvConfig) -> Task:
+    """A task that only a file tells of, and that nobody is to make: enough to learn from what was logged of it."""
+    if record.get("name") != name:
+        raise UserError(
+            "offline.data", "its task and its record have other names", shown(record.get("name")), "name the task"
+        )
+    return _of_stranger(path, name, record, env, lambda text: None)
+
+
 def _of_stranger(path: str, name: str, record: Record | None, env: EnvConfig, notice: Notice) -> Task:
     """Without making any environment that the user has not named, or recorded."""
     if record is None and is_ours(name):

@@ -34,7 +34,7 @@ MOST_VISITED = 1 << 13  # Observations of each policy that are kept of a round.
 class Compiled:
     """All seeds in one program."""
 
-    together = True
+    together = plays = True
 
     def __init__(self, config: Config, tasks: TaskSet, compiled_tasks: CompiledTasks, stop: StopRequest | None = None):
         """`stop` is looked at between rounds of an evaluation."""
@@ -112,6 +112,9 @@ class Compiled:
         if self._watches:  # As of environments that are played on the host: their planes are drawn for what is seen.
             return None
         return tuple(map(np.asarray, jax.jit(self._visited_at_random)(root(0))))
+
+    def known_moments(self) -> None:
+        """They are learned as they come."""
 
     def close(self) -> None:
         """Nothing is held."""

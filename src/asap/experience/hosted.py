@@ -41,7 +41,7 @@ MOST_OF_ONE_STEP = 0.99
 class Hosted:
     """Seed by seed: a common padding would make one seed's bits depend on the others."""
 
-    together = False
+    together, plays = False, True
     most_updates = least_episodes = 1
 
     def __init__(
@@ -107,6 +107,9 @@ class Hosted:
 
     def random_states(self) -> None:
         """An environment may be too slow to play for this alone."""
+
+    def known_moments(self) -> None:
+        """They are learned as they come."""
 
     def close(self) -> None:
         self._dispatcher.close()

@@ -1,22 +1,34 @@
 """Experience from logged data: minibatches of whole episodes, read as they are needed. Nothing is played to learn."""
 
-import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from asap.base.errors import RunError, UserError
 from asap.base.keys import Key
 from asap.base.spec import Task, TaskSet
-from asap.config.schema import OFFLINE_LEARNERS, Config
+from asap.config.schema import OFFLINE_LEARNERS, Config, OfflineConfig
 from asap.data.dataset import Dataset, task_of
-from asap.data.layout import layout_of
+from asap.data.layout import Meta, layout_of
+from asap.data.npz import open_columns
+from asap.experience.advantages import advantages, fitted_value, moments_of_log
 from asap.experience.minibatches import Batches
-from asap.experience.protocol import Batch, Counters, Experience
+from asap.experience.protocol import (
+    Batch,
+    Counters,
+    CurvePlayer,
+    EpisodeIds,
+    Evaluation,
+    OnProgress,
+    ignore_progress,
+)
 from asap.policy.policy import ASAPPolicy
+from asap.policy.scaling import Moments
 
 FIRST_EPISODES, MOST_STATES = 64, 4096  # Of the data, to know what states are like before anything is learned.
 
@@ -45,8 +57,9 @@ def effective_sample_size(weights: Float[Array, "... N"]) -> Float[Array, "..."]
 MOST_MERIT = 20.0
 
 
-def merits(totals: Float[np.ndarray, "E"], sharpness: float) -> Float[np.ndarray, "E"]:
-    """exp(sharpness (R - mean) / deviation) of the return of each episode, at most 20, then divided by its mean.
+def merits(totals: Float[np.ndarray, "n"], sharpness: float) -> Float[np.ndarray, "n"]:
+    """exp(sharpness (R - mean) / deviation) of the return of each episode, or the advantage of each step, at most 20, then divided by
+    its mean.
 
     Nonnegative, so that the likelihood it weighs has a maximum; the same for returns in any unit; 1 where all returns
     are equal. Sharpness 0 gives the plain likelihood of what was logged.
@@ -56,24 +69,69 @@ def merits(totals: Float[np.ndarray, "E"], sharpness: float) -> Float[np.ndarray
     return (raised / raised.mean()).astype(np.float32)
 
 
-LEAST_EPISODES = 30_000  # A small dataset is read several times.
-# Below this the weights of the start, which is nearly uniform, say nothing about other policies.
-LEAST_ESS = 0.01
+class Weighing(NamedTuple):
+    """How much each logged step counts, for the learner `likelihood`."""
+
+    by: str  # returns: of its episode; or advantages: its own.
+    sharpness: float
+
+    @classmethod
+    def of(cls, config: OfflineConfig) -> "Weighing":
+        """Files of earlier releases do not say by what: it was by returns."""
+        return cls(config.weights or "returns", 1.0 if config.sharpness is None else config.sharpness)
+
+    def of_rows(
+        self, dataset: Dataset, members: Int[np.ndarray, "E"], worth: Float[np.ndarray, "rows"] | None
+    ) -> Float[np.ndarray, "rows"]:
+        """The merit of every row of the file; `worth` are advantages."""
+        episodes = dataset.episodes
+        start, length = episodes.start[members], episodes.length[members]
+        rows = np.repeat(start - (np.cumsum(length) - length), length) + np.arange(length.sum())
+        found = np.ones(int((episodes.start + episodes.length).max()), np.float32)
+        if self.by == "returns":
+            found[rows] = np.repeat(merits(episodes.total[members], self.sharpness), length)
+        else:
+            found[rows] = merits(worth[rows], self.sharpness)
+        return found
 
 
 class Logged:
-    """Minibatches for all seeds. What is evaluated is played, by an experience that can."""
+    """Minibatches for all seeds. What is evaluated is played, by an experience that can, if there is one.
+
+    `members` are the episodes that are learned from, and `weighings` stand in for the config's, one for each seed.
+    """
 
     together = True
 
-    def __init__(self, config: Config, tasks: TaskSet, dataset: Dataset, player: Experience):
-        self.config, self.tasks = config, tasks
+    def __init__(
+        self,
+        config: Config,
+        tasks: TaskSet,
+        dataset: Dataset,
+        player: CurvePlayer,
+        members: Int[np.ndarray, "E"] | None = None,
+        weighings: Sequence[Weighing] = (),
+    ):
+        self.config, self.tasks, self.plays = config, tasks, player.plays
         self.most_updates, self.least_episodes = config.run.chunk, player.least_episodes
-        weights = merits(dataset.episodes.total, config.offline.sharpness)
-        self._batches = Batches(dataset, config.learn.lanes, config.learn.window, weights)
-        self._seeds = range(config.run.seed, config.run.seed + config.run.seeds)
+        self._dataset, self.members = dataset, np.arange(dataset.num_episodes) if members is None else members
+        self._moments = moments_of_log(dataset) if tasks.is_scaled else None
+        chosen = tuple(weighings) or (Weighing.of(config.offline),)
+        worth = self.advantages_of(self.members) if any(one.by == "advantages" for one in chosen) else None
+        rows = np.stack([one.of_rows(dataset, self.members, worth) for one in chosen])
+        rows = rows if weighings else rows[0]
+        self._batches = Batches(dataset, config.learn.lanes, config.learn.window, rows, self.members)
+        self._seeds, self._differ = range(config.run.seed, config.run.seed + config.run.seeds), bool(weighings)
         self.evaluate, self.look = player.evaluate, player.look
-        self._dataset, self.close = dataset, player.close
+        self.close = player.close
+
+    def advantages_of(self, others: Int[np.ndarray, "E"]) -> Float[np.ndarray, "rows"]:
+        """Of the steps of some episodes, by the value of the behaviour in those that are learned from."""
+        learn, spec, dataset = self.config.learn, self.tasks.spec, self._dataset
+        moments = moments_of_log(dataset) if self._moments is None else self._moments
+        discount = learn.discount_on(spec.discount, spec.horizon)
+        value = fitted_value(dataset, self.members, moments, discount, learn.trace)
+        return advantages(value, dataset, others)
 
     def random_states(self) -> tuple[Float[np.ndarray, "O N"], Float[np.ndarray, "Z N"]]:
         """Of the data: nothing is played to learn from them."""
@@ -83,14 +141,62 @@ class Logged:
         descriptors = [np.tile(np.asarray(e.descriptor, np.float32), (len(e.observation), 1)) for e in episodes]
         return states.T, np.concatenate(descriptors)[:MOST_STATES].T
 
+    def known_moments(self) -> Moments | None:
+        """Of the whole log: what is learned later adds nothing to them."""
+        return self._moments
+
     def begin(self, key: Key) -> None:
         return None
 
     def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> Batch:
-        return self._batches.feed(self._seeds, counters.iterations, self.most_updates)
+        """Leaves have axes (updates, seeds, ...). Seeds that differ in their weights alone read the same, once."""
+        firsts, updates = counters.iterations.tolist(), range(self.most_updates)
+        if self._differ:
+            found = [self._weighed(self._batches.minibatch(self._seeds[0], firsts[0] + n)) for n in updates]
+            return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
+        pairs = [(seed, int(first) + n) for n in updates for seed, first in zip(self._seeds, firsts, strict=True)]
+        found = [self._batches.minibatch(*pair) for pair in pairs]
+        shape = len(updates), len(firsts)
+        return jax.tree.map(lambda *leaves: np.stack(leaves).reshape(*shape, *leaves[0].shape), *found)
+
+    def _weighed(self, batch: Batch) -> Batch:
+        """For every seed, with its own weights."""
+        count = len(self._seeds)
+        wide = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (count, *np.shape(leaf))), batch)
+        return wide._replace(behaviour=wide.behaviour._replace(merit=batch.behaviour.merit))
 
     def collect(self, key: Key, policy: ASAPPolicy, carry: None, fed: Batch) -> tuple[None, Batch]:
         return None, fed
+
+
+class Unplayed:
+    """Nobody who could play: the environment is not at hand, and only its record is known."""
+
+    plays, least_episodes = False, 1
+
+    def __init__(self, tasks: TaskSet):
+        self.tasks = tasks
+
+    def look(self, policies: ASAPPolicy, update: int) -> Evaluation:
+        return nothing_seen(policies.partition.beta.shape[0], self.tasks.size, policies.num_skills)
+
+    def evaluate(
+        self,
+        policies: ASAPPolicy,
+        ids: EpisodeIds,
+        num_episodes: int,
+        deterministic: bool,
+        on_progress: OnProgress = ignore_progress,
+    ) -> Evaluation:
+        raise UserError("env", "is not at hand, so nothing can be played", self.tasks.names[0], "name it by --env")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def nothing_seen(num_seeds: int, num_tasks: int, num_skills: int) -> Evaluation:
+    unknown, none = np.full((num_seeds, num_tasks, 1), np.nan), np.zeros((num_seeds, num_tasks, num_skills), np.int64)
+    return Evaluation(*[unknown] * 4, none, none)
 
 
 def local_file(data: str) -> str:
@@ -117,32 +223,10 @@ def task_of_data(data: str, named: str | None = None) -> str:
     return task_of(local_file(data), named)
 
 
-def settle(config: Config, task: Task) -> Config:
-    """The config with what the data decide: objective and budget."""
-    offline = config.offline
-    data = offline.data if offline.data.startswith("minari:") else str(Path(offline.data).absolute())
-    config = dataclasses.replace(config, offline=dataclasses.replace(offline, data=data))
-    dataset = open_data(config, task)
-    learner = config.learn.learner or ("importance" if start_ess(dataset) >= LEAST_ESS else "likelihood")
-    if learner == "importance" and not dataset.is_stochastic:
-        what = "importance weights need a stochastic behaviour whose log-probabilities are known"
-        raise UserError("learn.learner", what, learner, "use likelihood")
-    episodes = config.run.episodes or max(LEAST_EPISODES, dataset.num_episodes)
-    return dataclasses.replace(
-        config,
-        run=dataclasses.replace(config.run, episodes=episodes),
-        learn=dataclasses.replace(config.learn, learner=learner),
-        offline=dataclasses.replace(config.offline, fingerprint=dataset.fingerprint),
-    )
-
-
-def start_ess(dataset: Dataset) -> float:
-    """Effective sample size of uniform play's whole-episode weights, as a share of the episodes; 0 without weights."""
-    if not dataset.is_stochastic:
-        return 0.0
-    episodes = dataset.episodes
-    log_weights = -episodes.length * np.log(dataset.layout.num_actions) - episodes.behaviour_log_prob
-    return float(effective_sample_size(np.exp(log_weights - log_weights.max()))) / len(log_weights)
+def record_of_data(data: str) -> dict[str, Any] | None:
+    """What the file tells about its environment; None where it tells nothing."""
+    path = local_file(data)
+    return Meta.of(open_columns(path), Path(path)).record
 
 
 def refuse_contradictions(config: Config, tasks: tuple[str, ...]) -> None:

@@ -11,9 +11,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
-import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy.typing import DTypeLike
 
 from asap.base.keys import host_generator
@@ -50,18 +49,21 @@ class Lanes:
 
 
 class Batches:
-    """Where the minibatches of every seed come from."""
+    """Where the minibatches of every seed come from: of all episodes, or of some. `merits` has a number for each row of the file,
+    or several; without them, all have the same."""
 
-    def __init__(self, dataset: Dataset, lanes: int, window: int, merits: Float[np.ndarray, "E"]):
+    def __init__(
+        self,
+        dataset: Dataset,
+        lanes: int,
+        window: int,
+        merits: Float[np.ndarray, "*W rows"] | None = None,
+        members: Int[np.ndarray, "E"] | None = None,
+    ):
         self.dataset, self.lanes, self.merits = dataset, lanes, merits
+        self.members = np.arange(dataset.num_episodes) if members is None else members
         self.window = max(window, dataset.longest)
         self._passes: dict[int, tuple[int, int, list[np.ndarray]]] = {}
-
-    def feed(self, seeds: range, iterations: np.ndarray, count: int) -> Batch:
-        """The next `count` minibatches of every seed; leaves have axes (count, seeds, ...)."""
-        places = [(seed, int(first) + n) for n in range(count) for seed, first in zip(seeds, iterations, strict=True)]
-        found = [self.minibatch(seed, iteration) for seed, iteration in places]
-        return jax.tree.map(lambda *leaves: np.stack(leaves).reshape(count, len(seeds), *leaves[0].shape), *found)
 
     def minibatch(self, seed: int, iteration: int) -> Batch:
         number, first, lanes = self._passes.get(seed, (-1, 0, []))
@@ -79,7 +81,8 @@ class Batches:
 
     def _lanes(self, seed: int, number: int) -> list[np.ndarray]:
         """The episodes of every lane in one pass."""
-        order = host_generator(seed, _ORDER, number).permutation(self.dataset.num_episodes)
+        order = host_generator(seed, _ORDER, number).permutation(len(self.members))
+        order = self.members[order]
         ends = np.cumsum(self.dataset.episodes.length[order])
         cuts = [0]
         while cuts[-1] < len(order):
@@ -106,7 +109,7 @@ class Batches:
             descriptor=at.steps([np.repeat(descriptors, lengths, axis=0)], np.float32),
             previous_skill=unknown,
             skill=unknown,
-            action=at.steps([one.action for one in logged], np.int32),
+            action=at.steps([one.action for one in logged], None if logged[0].action.ndim > 1 else np.int32),
             reward=at.steps([one.reward for one in logged], np.float32),
             terminated=at.ends(terminated),
             truncated=at.ends(~terminated),
@@ -115,7 +118,10 @@ class Batches:
             elapsed=at.steps([np.arange(length, dtype=np.int32) for length in lengths]),
         )
         log_prob = at.steps([one.behaviour_log_prob for one in logged], np.float32)
-        behaviour = Behaviour(log_prob, at.steps([np.repeat(self.merits[members], lengths)]))
+        rows = zip(self.dataset.episodes.start[members].tolist(), lengths)
+        ones = [np.ones(length, np.float32) for length in lengths]
+        merits = ones if self.merits is None else [self.merits[..., start : start + length].T for start, length in rows]
+        behaviour = Behaviour(log_prob, at.steps(merits))
         num_steps, returns = np.int32([sum(lengths)]), steps.reward.sum(keepdims=True).ravel()
         totals = EpisodeTotals(np.int32([len(logged)]), returns, np.int32([success.sum()]), num_steps)
         return Batch(totals, num_steps[0], steps, behaviour)

@@ -65,7 +65,7 @@ def estimate(policy: ASAPPolicy, dataset: Dataset, discount: float, seed: int = 
         raise UserError("policy.termination", what, policy.termination, "judge it by playing")
     if not dataset.is_stochastic:
         return Estimate(UNKNOWN, 0.0, available=False)
-    batches = Batches(dataset, EPISODES_AT_ONCE, 1, np.ones(dataset.num_episodes, np.float32))
+    batches = Batches(dataset, EPISODES_AT_ONCE, 1)
     log_weights_of = compiled(_log_weights)
     draws = host_generator(seed, _BOOTSTRAP)
     sums: dict[int, Float[np.ndarray, "2 R T"]] = {}

@@ -30,7 +30,7 @@ class Behaviour(NamedTuple):
     """Who logged the steps."""
 
     log_prob: Float[Array, "T L"]  # Of the logged action.
-    merit: Float[Array, "T L"]  # Of the step's episode, see `asap.experience.logged.merits`.
+    merit: Float[Array, "T L"]  # Of the step, see `asap.experience.logged.merits`.
 
 
 class ScoredEpisodes(NamedTuple):
@@ -98,10 +98,32 @@ class Counters(NamedTuple):
 
 
 @runtime_checkable
+class CurvePlayer(Protocol):
+    """The part of an experience that evaluates what was learned from a log."""
+
+    plays: bool
+    least_episodes: int
+
+    def evaluate(
+        self,
+        policies: ASAPPolicy,
+        ids: EpisodeIds,
+        num_episodes: int,
+        deterministic: bool,
+        on_progress: OnProgress = ignore_progress,
+    ) -> Evaluation: ...
+
+    def look(self, policies: ASAPPolicy, update: int) -> Evaluation: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
 class Experience(Protocol):
     """Final classes: `Compiled`, `Hosted`, `Logged`."""
 
     tasks: TaskSet
+    plays: bool  # Whether policies can be evaluated: not where there is nothing but logged data.
     together: bool  # All seeds in one program, by `vmap`; otherwise seed by seed, each with a batch size of its own.
     most_updates: int  # Per feed; hosted 1, because the next batch needs the new policy.
     least_episodes: int  # Per evaluation: fewer would be no less work.
@@ -137,6 +159,10 @@ class Experience(Protocol):
 
     def random_states(self) -> tuple[Float[np.ndarray, "O N"], Float[np.ndarray, "Z N"]] | None:
         """Observations and descriptors of random play, or of logged data; None where playing for this alone would cost too much."""
+        ...
+
+    def known_moments(self) -> Moments | None:
+        """Of the observations, as they are scaled from the first update on; None where they are learned as they come."""
         ...
 
     def close(self) -> None: ...

@@ -6,6 +6,7 @@ from jaxtyping import Bool
 
 from asap.base.arrays import member, stack
 from asap.config.schema import Config
+from asap.experience.logged import nothing_seen
 from asap.experience.protocol import Evaluation, Experience
 from asap.learn.ars import FROM_ZERO, Rule, begun, is_begun, search_update
 from asap.learn.pick import decide, pick
@@ -89,11 +90,6 @@ def of_one_seed(played: Evaluation) -> Evaluation:
 
     steps = (counts.sum(0, keepdims=True) for counts in (played.skill_steps, played.skill_starts))
     return Evaluation(*map(flat, played[:4]), *steps)
-
-
-def nothing_seen(num_seeds: int, num_tasks: int, num_skills: int) -> Evaluation:
-    unknown, none = np.full((num_seeds, num_tasks, 1), np.nan), np.zeros((num_seeds, num_tasks, num_skills), np.int64)
-    return Evaluation(*[unknown] * 4, none, none)
 
 
 def with_rows(all_seeds: Evaluation, rows: dict[int, Evaluation]) -> Evaluation:

@@ -13,8 +13,8 @@ import optax
 
 from asap.base.arrays import member
 from asap.config.schema import Config
+from asap.experience.critic import Critic
 from asap.experience.protocol import Experience, OnProgress
-from asap.learn.judge import Critic
 from asap.learn.search import search
 from asap.learn.state import Start, TrainState, drawn_start
 from asap.learn.symmetries import Winner, search_symmetries

@@ -17,9 +17,10 @@ from asap.base.keys import Key, host_generator
 from asap.base.spec import TaskSet
 from asap.base.types import EpisodeTotals
 from asap.config.schema import SEARCH, Config
+from asap.experience.critic import Critic, new_critic, table_critic
 from asap.experience.protocol import Carry, Experience
 from asap.learn.convergence import Monitor, has_converged, start_monitor
-from asap.learn.judge import Critic, FromData, new_critic, table_critic
+from asap.learn.judge import FromData
 from asap.learn.regularize import Regularity
 from asap.learn.updates import Diagnostics, optimizer_of
 from asap.policy.build import build_policy

@@ -84,7 +84,7 @@ def take_over(
         env_steps=state.env_steps + batch.env_steps,
         average=average,
     )
-    if state.moments is not None:
+    if state.moments is not None and batch.behaviour is None:  # Those of a log are known from the start.
         after = scaled_by(after, merged(state.moments, seen_in(batch)))
     if state.alphas is not None:
         after = sharpened(config, after, budget.done(after.totals, after.env_steps))

@@ -22,6 +22,7 @@ from asap.config.schema import Config, PolicyConfig
 from asap.config.toml import to_toml
 from asap.experience.choose import choose
 from asap.experience.protocol import EpisodeIds, Evaluation, Experience, OnProgress
+from asap.learn.from_log import in_known_units
 from asap.learn.loop import Loop
 from asap.learn.source import NOTHING_TAKEN, TakenOver, found_start, num_tried, with_optimizer
 from asap.learn.state import (
@@ -84,7 +85,8 @@ def train(
         before = np.asarray(states.iteration)
         states, finished = loop.run(states, stop)
         outcome = outcome_of(training, states)
-        evaluation = _evaluated(training, experience, outcome) if evaluates and not stop.requested else None
+        evaluates = evaluates and experience.plays and not stop.requested
+        evaluation = _evaluated(training, experience, outcome) if evaluates else None
         seconds, curve = time.monotonic() - began, Curve.read(record)
         at_random = _random_returns(training, experience, outcome, stop) if finished else None
     after, is_out, verdict, nothing_left = np.asarray(states.iteration), _out_of_budget(config, states), None, None
@@ -157,7 +159,7 @@ def _random_returns(
 ) -> np.ndarray | None:
     """None where somebody has asked to stop. An environment that fails in random play costs no result."""
     config, returns = training.config, np.zeros(0)
-    if stop.requested is None:
+    if stop.requested is None and experience.plays:
         training.phase("playing at random, to compare")
         try:
             returns = random_play(experience, policies, seeds_of(config), config, stop)
@@ -270,6 +272,8 @@ def _starts(training: Training, experience: Experience) -> Start:
         if winner is not None:
             training.notice(winner.note())
             training.record.append({"kind": "symmetries", **winner.as_dict()})
+    known, is_drawn = experience.known_moments(), given is None and not config.policy.rules
+    found = [in_known_units(start, known, is_drawn) for start in found]
     _warn(training, experience, found[0].policy)
     return stack(found)
 

@@ -16,7 +16,7 @@ from asap.config.schema import Config
 from asap.envs.catalog import CompiledTask
 from asap.envs.core import CompiledTasks
 from asap.experience.compiled import Compiled, Counted, count_episodes
-from asap.learn.judge import Critic
+from asap.experience.critic import Critic
 from asap.learn.state import Budget, Start, TrainState, drawn_critic, drawn_policy, first_state, no_totals
 from asap.learn.update import update
 from asap.policy.policy import ASAPPolicy

@@ -59,6 +59,14 @@ PLANES_SETTINGS = {"policy.hyperplanes": PLANES_OF_CONTROLS, "learn.batch_steps"
 LEARNERS = ("single", "single", "learner")
 RACE_SETTINGS = {**LONG_BATCHES, "run.race": LEARNERS, "run.heat": 0.04}
 SEARCH_SETTINGS = {"run.race": (*LEARNERS, "ars", "ars"), "run.finish": 0.3, "run.pick": 0.02}
+# From logged data nothing is played but the learning curve; and what an action is worth needs no more chance in it.
+DATA_SETTINGS = {
+    "learn.critic_features": 128,
+    "learn.entropy": 0.0,
+    "learn.softening_floor": 0.02,
+    "run.chunk": 50,
+    "run.eval_episodes": 2,
+}
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,7 @@ class EnvTask:
     approximate: ClassVar[tuple[float, ...]] = ()
     reference: ClassVar[None] = None  # Nobody has measured any.
     play_settings: ClassVar[Mapping[str, Any]] = PLAY_SETTINGS
+    data_settings: ClassVar[Mapping[str, Any]] = DATA_SETTINGS
     budget: ClassVar[Mapping[str, Any]] = {"run.steps": 300_000}
 
     @property
