@@ -53,6 +53,15 @@ def as_played(model: "ASAP", name: str | None) -> "ASAP":
     return on_task(model, model.tasks.names[len(model.planes) - 1] if name is None else name)
 
 
+def with_one_policy(model: "ASAP") -> "ASAP":
+    """The model itself, for what changes its policy: planes that tasks keep for themselves would be lost."""
+    if model.planes and model.tasks.size > 1:
+        what = "each task has planes of its own, and one policy is changed"
+        cure = f"choose a task in Python: model.on_task('{model.tasks.names[0]}')"
+        raise UserError("planes", what, f"{model.tasks.size} tasks", cure)
+    return model
+
+
 def of_one_task(config: Config, task: Task, task_features: str) -> Config:
     """Features stay what they are: what `auto` means depends on how many tasks there are."""
     run = dataclasses.replace(config.run, tasks=(task.name,), weights=(1.0,))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from asap.base.episodes import require_episodes, require_seed
 from asap.model import reading
-from asap.model.another_task import as_played
+from asap.model.another_task import as_played, with_one_policy
 from asap.model.pruning import prune
 from asap.model.surgery import flip_planes, grow_plane, merge
 from asap.policy.rules.from_policy import checked_digits, rules_text
@@ -56,19 +56,21 @@ class Readable(abc.ABC):
 
     def prune(self, loss: float = 0.05, episodes: int = 200, seed: int = 1) -> "ASAP":
         """With fewer planes and skills; `loss` is a share of the way from random play to the present return."""
-        return prune(self.model, loss, require_episodes("episodes", episodes), require_seed("seed", seed)).model
+        return prune(
+            with_one_policy(self.model), loss, require_episodes("episodes", episodes), require_seed("seed", seed)
+        ).model
 
     def grow(self, where: str | None = None, episodes: int = 20, seed: int = 1) -> "ASAP":
         """With one more plane: at a test such as "x > 0.5", with equal skills on both sides; or where it helps most."""
-        return grow_plane(self.model, where, episodes, seed).model
+        return grow_plane(with_one_policy(self.model), where, episodes, seed).model
 
     def flip(self, *planes: int, episodes: int = 20, seed: int = 1) -> "ASAP":
         """With these planes turned, counted from 1; none named: the one whose turn is best by a few episodes."""
-        return flip_planes(self.model, planes, episodes, seed).model
+        return flip_planes(with_one_policy(self.model), planes, episodes, seed).model
 
     def merge(self, *skills: int, episodes: int = 20, seed: int = 1) -> "ASAP":
         """With two skills as one, counted from 0; none named: the two that cost least by a few episodes."""
-        return merge(self.model, skills, episodes, seed).model
+        return merge(with_one_policy(self.model), skills, episodes, seed).model
 
     def plot(self, task: str | None = None, title: str | None = None, changes: bool = False) -> "Figure":
         """The map of the partition with its skills; with `changes`, beside that of the given rules."""

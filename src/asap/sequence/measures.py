@@ -15,10 +15,10 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 
-def scaled(returns: ArrayLike, random: float, solved: float) -> np.ndarray:
+def scaled(returns: ArrayLike, random: ArrayLike, solved: ArrayLike) -> np.ndarray:
     """NaN where the threshold is no better than random play: there is nothing to measure by."""
-    way = solved - random
-    return (np.asarray(returns, float) - random) / (way if way > 0 else np.nan)
+    way = np.asarray(solved, float) - np.asarray(random, float)
+    return (np.asarray(returns, float) - random) / np.where(way > 0, way, np.nan)
 
 
 def area_under_curve(spent: ArrayLike, performance: ArrayLike, budget: float) -> float:
