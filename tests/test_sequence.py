@@ -22,7 +22,7 @@ from asap.runs.directory import Run
 from asap.runs.loggers import no_phase
 from asap.runs.signals import StopRequest
 from asap.sequence.measures import area_under_curve, final_performance, forgetting, forward_transfer, scaled
-from asap.sequence.parts import Part, start_of
+from asap.sequence.parts import TaskTraining, start_of
 from asap.sequence.report import SequenceResult
 from asap.sequence.training import TaskSequence, unwatched
 from asap.show.figures import task_rows
@@ -83,13 +83,13 @@ def learned(folder, config, tasks, stop_at=None):
     text = to_toml(config), tasks_text(config, tasks)
     run, stop, seen = Run.create_or_continue(folder, *text), StopRequest(), []
 
-    def watch(own):
+    def watch(own, label):
         def count(report):
             seen.append((own.run.tasks[0], report.update))
             if len(seen) == stop_at:
                 stop.requested = 15
 
-        return unwatched(own) if stop_at is None else _watching(count)
+        return unwatched(own, label) if stop_at is None else _watching(count)
 
     found = TaskSequence(run, config, tasks, stop, watch=watch)
     return found, found.learn()
@@ -132,7 +132,7 @@ def test_stopped_in_every_part_and_resumed_gives_the_same_bits(whole, tmp_path, 
 
 def test_each_task_keeps_its_planes_and_has_the_skills_of_the_last(whole):
     model = ASAP.load(whole.run.path)
-    ends = [policies_in(Part.of(whole.run, whole.config, whole.tasks, index).saved()) for index in range(2)]
+    ends = [policies_in(TaskTraining.of(whole.run, whole.config, whole.tasks, index).saved()) for index in range(2)]
     for name, end in zip(NAMES, ends):
         alone = model.on_task(name)
         assert jax.tree.all(jax.tree.map(np.array_equal, planes_of(alone.policies), planes_of(end)))
@@ -141,8 +141,8 @@ def test_each_task_keeps_its_planes_and_has_the_skills_of_the_last(whole):
 
 
 def test_a_task_goes_on_from_the_one_before_with_soft_planes(whole):
-    before = Part.of(whole.run, whole.config, whole.tasks, 0)
-    given, source = start_of(Part.of(whole.run, whole.config, whole.tasks, 1), before, whole.config)
+    before = TaskTraining.of(whole.run, whole.config, whole.tasks, 0)
+    given, source = start_of(TaskTraining.of(whole.run, whole.config, whole.tasks, 1), before, whole.config)
     lengths = np.linalg.norm(given.partition.beta, axis=-1)
     np.testing.assert_array_less(lengths, 0.1 + 1e-6)
     np.testing.assert_array_equal(given.skills.theta, policies_in(before.saved()).skills.theta)
@@ -167,9 +167,8 @@ def test_what_is_told_is_what_was_played(whole):
     assert [each["threshold_of"] for each in report["per_task"]] == ["best seen"] * 2
     areas, alone = found.auc, found.auc_scratch
     assert areas[0].tolist() == alone[0].tolist()  # The first task is learned from scratch anyway.
-    np.testing.assert_allclose(
-        report["forward_transfer"]["all"], ((areas[1] - alone[1].mean()) / (1 - alone[1].mean())) / 2
-    )
+    reference = alone.mean(1, keepdims=True)
+    np.testing.assert_allclose(report["forward_transfer"]["all"], ((areas - reference) / (1 - reference)).mean(0))
     assert "the best mean return of this run counts as solved" in found.in_words()
     json.dumps(report, allow_nan=False)
 
@@ -184,7 +183,7 @@ def test_frozen_skills_stay_bit_for_bit_and_without_scratch_no_transfer_is_told(
     config, tasks = settings_of("shared", **{"sequence.freeze_after": 1, "sequence.scratch": False, "run.seeds": 1})
     sequence, _ = learned(tmp_path / "run", config, tasks)
     assert config.policy.task_features == "interactions" and not sequence.planes
-    first, last = (policies_in(Part.of(sequence.run, config, tasks, index).saved()) for index in range(2))
+    first, last = (policies_in(TaskTraining.of(sequence.run, config, tasks, index).saved()) for index in range(2))
     np.testing.assert_array_equal(first.skills.theta, last.skills.theta)
     assert (first.partition.beta != last.partition.beta).any()
     found = SequenceResult.read(sequence.run, config, tasks)

@@ -36,7 +36,9 @@ def learn_in_turn(
         if run.config_text() != to_toml(config):  # Scratch runs are wanted now.
             run.write_config(to_toml(config))
     with StopRequest(PATIENCE) as stop:
-        learning = TaskSequence(run, config, tasks, stop, workers, lambda own: loggers(own, tensorboard, wandb, True))
+        learning = TaskSequence(
+            run, config, tasks, stop, workers, lambda own, label: loggers(own, tensorboard, wandb, True, label)
+        )
         learning.learn()
     found = SequenceResult.read(run, config, tasks)
     if found is not None:

@@ -52,7 +52,8 @@ class Readable(abc.ABC):
 
     def changes(self, *, digits: int | None = None) -> "Changes":
         """What learning made of the given rules: which plane moved and by how much, which skill changed, what it gained."""
-        return reading.changes(self.model, reading.few_episodes(self.model), checked_digits("digits", digits))
+        model = as_played(self.model, None)
+        return reading.changes(model, reading.few_episodes(model), checked_digits("digits", digits))
 
     def prune(self, loss: float = 0.05, episodes: int = 200, seed: int = 1) -> "ASAP":
         """With fewer planes and skills; `loss` is a share of the way from random play to the present return."""

@@ -109,9 +109,11 @@ def settings_for_tasks(
         config = with_values(config, {"env.options": None})
     config = with_budget(config, *(said.get(key) for key in _BUDGET))
     # Whether and how tasks are learned in turn was said of the source.
-    config = dataclasses.replace(config, sequence=SequenceConfig())
+    was_sequence, config = config.sequence.is_on, dataclasses.replace(config, sequence=SequenceConfig())
     config = override(config, {"run.tasks": names, "run.weights": weights, **own, **said})
     found = resolve_all(names, config.env) if live is None else live
+    if was_sequence and not found[0].descriptor:  # Which its features were settled for.
+        config = with_values(config, {"policy.task_features": "none"})
     config = in_sequence(config, found)
     return config, checked_tasks(config, found)
 

@@ -39,8 +39,8 @@ def learn_tasks(model: "ASAP", tasks: Any, budget: tuple[Any, Any], how: tuple, 
     callbacks = [callback] if callable(callback) else list(callback or ())
 
     @contextlib.contextmanager
-    def watch(own: Config) -> Iterator[tuple[list[Callback], Phase]]:
-        with loggers(own, None, None, progress_bar) as (log, phase):
+    def watch(own: Config, label: str) -> Iterator[tuple[list[Callback], Phase]]:
+        with loggers(own, None, None, progress_bar, label) as (log, phase):
             yield [*log, *callbacks], phase
 
     with contextlib.ExitStack() as stack:

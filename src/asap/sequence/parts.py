@@ -23,7 +23,7 @@ from asap.runs.directory import Run
 TASK, SCRATCH = "task", "scratch"  # What the folders of the parts are called.
 
 
-class Part(NamedTuple):
+class TaskTraining(NamedTuple):
     """One training of a sequence."""
 
     run: Run  # Of the sequence.
@@ -33,7 +33,7 @@ class Part(NamedTuple):
     is_scratch: bool = False
 
     @classmethod
-    def of(cls, run: Run, config: Config, tasks: TaskSet, index: int, is_scratch: bool = False) -> "Part":
+    def of(cls, run: Run, config: Config, tasks: TaskSet, index: int, is_scratch: bool = False) -> "TaskTraining":
         task, own, kept = tasks.tasks[index], config.sequence, config.policy.keep
         if not is_scratch and own.freeze_after is not None and index >= own.freeze_after:
             kept = "skills"
@@ -62,7 +62,7 @@ class Part(NamedTuple):
         return Saved(self.config, self.tasks, self.config.run.seed, checkpoint.arrays, whole=True)
 
 
-def start_of(part: Part, before: Part | None, config: Config) -> tuple[ASAPPolicy | None, TakenOver]:
+def start_of(part: TaskTraining, before: TaskTraining | None, config: Config) -> tuple[ASAPPolicy | None, TakenOver]:
     """Where a task begins: from what the task before it has come to, or as any training does."""
     if before is None:
         return start_from(part.config, part.tasks)

@@ -13,7 +13,7 @@ from asap.base.stats import bootstrap_interval
 from asap.config.schema import Config
 from asap.runs.directory import Run
 from asap.sequence.measures import area_under_curve, final_performance, forgetting, forward_transfer, scaled
-from asap.sequence.parts import Part
+from asap.sequence.parts import TaskTraining
 
 OF_TASK, OF_SETTING, OF_BEST = "the task's", "given", "best seen"  # Where a threshold comes from.
 MEASURES = ("final_performance", "forgetting", "forward_transfer")
@@ -48,15 +48,16 @@ class SequenceResult:
         thresholds, named = _thresholds(config, tasks, returns, scratch)
         random = at_random.mean(1)
 
-        def areas(parts: Sequence[Part]) -> Float[np.ndarray, "N S"]:
+        def areas(parts: Sequence[TaskTraining]) -> Float[np.ndarray, "N S"]:
             return np.asarray([_areas(part, random[part.index], thresholds[part.index]) for part in parts])
 
-        parts = [Part.of(run, config, tasks, index) for index in range(len(learned))]
+        parts = [TaskTraining.of(run, config, tasks, index) for index in range(len(learned))]
         auc = areas(parts).reshape(len(learned), config.run.seeds)
         auc_scratch = None
         if scratch is not None:
             every = [
-                Part.of(run, config, tasks, i, is_scratch=not _is_own_reference(config, i)) for i in range(tasks.size)
+                TaskTraining.of(run, config, tasks, i, is_scratch=not _is_own_reference(config, i))
+                for i in range(tasks.size)
             ]
             auc_scratch = areas(every)
         spent = tuple({key: event[key] for key in ("episodes", "env_steps")} for event in learned)
@@ -176,7 +177,7 @@ def _thresholds(
     return np.asarray(values, float), tuple(OF_BEST if threshold is None else OF_TASK for threshold in own)
 
 
-def _areas(part: Part, random: float, threshold: float) -> list[float]:
+def _areas(part: TaskTraining, random: float, threshold: float) -> list[float]:
     """Of the training curve of each seed."""
     run, rows = part.config.run, {}
     for event in part.opened().events():

@@ -28,19 +28,19 @@ from asap.model.files import Saved, planes_in, policies_in, with_planes_in
 from asap.model.training import blank_start, seeds_of, train_run
 from asap.policy.policy import ASAPPolicy
 from asap.policy.surgery import Planes, planes_of, uniform
-from asap.runs.checkpoints import belonging
+from asap.runs.checkpoints import belonging, require_same
 from asap.runs.directory import Run
 from asap.runs.events import Callback
 from asap.runs.loggers import Phase, no_phase
 from asap.runs.signals import StopRequest
-from asap.sequence.parts import Part, has_own_planes, start_of
+from asap.sequence.parts import TaskTraining, has_own_planes, start_of
 
-# Who hears of the training of a task: callbacks between updates, and what else is under way.
-Watch = Callable[[Config], contextlib.AbstractContextManager[tuple[list[Callback], Phase]]]
+# Who hears of the training of a task, and which it is: callbacks between updates, and what else is under way.
+Watch = Callable[[Config, str], contextlib.AbstractContextManager[tuple[list[Callback], Phase]]]
 
 
 @contextlib.contextmanager
-def unwatched(config: Config) -> Iterator[tuple[list[Callback], Phase]]:
+def unwatched(config: Config, label: str) -> Iterator[tuple[list[Callback], Phase]]:
     yield [], no_phase
 
 
@@ -62,6 +62,7 @@ class TaskSequence:
         self.num_learned, self.policies, self.planes = 0, blank_start(config, tasks).policy, ()
         self.spent = 0, 0
         if checkpoint is not None:
+            require_same(config, checkpoint, run.path, tasks.names_say_all)
             saved = Saved(config, tasks, config.run.seed, checkpoint.arrays, whole=False)
             self.num_learned, self.policies = checkpoint.step, policies_in(saved)
             self.planes = planes_in(saved, self.policies)
@@ -74,6 +75,7 @@ class TaskSequence:
             if ("random", None) not in told:
                 self._tell("random", None, returns=self._returns_at_random())
             for index in range(self.num_learned, self.tasks.size):
+                self.stop.check()
                 if not self._learn_task(index):
                     return False
             for part in self.scratch_parts():
@@ -84,15 +86,15 @@ class TaskSequence:
             return True
         return False
 
-    def scratch_parts(self) -> list[Part]:
+    def scratch_parts(self) -> list[TaskTraining]:
         """The first task is learned from scratch anyway, where the sequence does not start from another run."""
         if not self.config.sequence.scratch:
             return []
         first = 0 if self.config.run.source is not None else 1
         return [self.part(index, is_scratch=True) for index in range(first, self.tasks.size)]
 
-    def part(self, index: int, is_scratch: bool = False) -> Part:
-        return Part.of(self.run, self.config, self.tasks, index, is_scratch)
+    def part(self, index: int, is_scratch: bool = False) -> TaskTraining:
+        return TaskTraining.of(self.run, self.config, self.tasks, index, is_scratch)
 
     def _learn_task(self, index: int) -> bool:
         part, before = self.part(index), self.part(index - 1) if index else None
@@ -109,7 +111,7 @@ class TaskSequence:
         self.num_learned = index + 1
         return True
 
-    def _learn_from_scratch(self, part: Part) -> bool:
+    def _learn_from_scratch(self, part: TaskTraining) -> bool:
         found = self._trained(part, None)
         if found is None:
             return False
@@ -118,9 +120,10 @@ class TaskSequence:
         self._tell("scratch", part.index, returns=returns[:, 0])
         return True
 
-    def _trained(self, part: Part, before: Part | None) -> TrainState | None:
+    def _trained(self, part: TaskTraining, before: TaskTraining | None) -> TrainState | None:
         """None where it was stopped."""
-        with self._watch(part.config) as (callbacks, phase):
+        label = f"{part.is_scratch * 'from scratch, '}task {part.index + 1} of {self.tasks.size}"
+        with self._watch(part.config, label) as (callbacks, phase):
             given, source = start_of(part, before, self.config)
             how = {"given": given, "evaluates": False, "phase": phase, "source": source}
             training = part.opened(), part.config, part.tasks, self.stop, callbacks, self._workers
