@@ -13,7 +13,7 @@ from family_envs import LENGTH
 
 from asap import ASAP
 from asap.base.arrays import to_arrays
-from asap.base.errors import UserError
+from asap.base.errors import RunError, UserError
 from asap.compose import compose, tasks_text
 from asap.config.toml import to_toml
 from asap.model.files import are_equal, policies_in
@@ -256,6 +256,7 @@ def test_python_learns_the_same_bits_and_a_saved_model_keeps_the_planes(whole, t
         (["two-rooms", "three-rooms"], "cannot share one policy"),
         ([f"{NAMES[0]}:2", NAMES[1]], "run.weights: tasks one after another have no weights"),
         ([*NAMES, "--set", "sequence.thresholds=[1, 2, 3]"], "must be one return for all tasks, or 2"),
+        ([*NAMES[:1], "--scratch"], "--sequence: needs at least two tasks"),
         ([*NAMES, "--planes", "own"], "sequence.planes: must be one of shared, per-task"),
         ([*NAMES, "-k", "0", "--planes", "per-task"], "planes for each task need at least one"),
         ([*NAMES, "--freeze", "skills", "--set", "sequence.freeze_after=1"], "are kept already"),
@@ -264,6 +265,19 @@ def test_python_learns_the_same_bits_and_a_saved_model_keeps_the_planes(whole, t
 def test_what_makes_no_sequence_is_refused_in_one_line(arguments, said, tmp_path, asap):
     assert said in asap("train", *arguments, "--sequence", "--out", str(tmp_path / "run"), code=2)
     assert not (tmp_path / "run").exists()
+
+
+def test_settings_of_a_sequence_alone_are_refused():
+    with pytest.raises(UserError, match="sequence.scratch: is for tasks that are learned one after another"):
+        compose(NAMES, {"sequence.scratch": True})
+
+
+def test_events_that_are_no_sequence_are_told(whole, tmp_path):
+    run = Run.create(tmp_path / "run", to_toml(whole.config))
+    with run.locked():
+        run.append({"kind": "random", "task": None, "returns": "much"})
+    with pytest.raises(RunError, match="events.jsonl has lines that are of no sequence"):
+        SequenceResult.read(run, whole.config, whole.tasks)
 
 
 def test_the_budget_of_a_sequence_stays(whole, asap):

@@ -10,7 +10,7 @@ from asap.base.spec import Task, TaskSet
 from asap.config.defaults import complete
 from asap.config.presets import PRESETS
 from asap.config.schema import OFFLINE_LEARNERS, SEARCH, Config
-from asap.config.sequence import PER_TASK
+from asap.config.sequence import PER_TASK, SequenceConfig
 from asap.config.settings import NO_VALUES, Values, override, shown, values_of, with_values
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
@@ -180,6 +180,10 @@ def in_sequence(config: Config, tasks: tuple[Task, ...]) -> Config:
     """Of tasks that are learned one after another, with features that say what they mean on each task alone."""
     own, policy = config.sequence, config.policy
     if not own.is_on:
+        for name, value in vars(own).items():
+            if value != getattr(SequenceConfig(), name):
+                what = "is for tasks that are learned one after another"
+                raise UserError(f"sequence.{name}", what, shown(value), "add --sequence")
         return config
     cure, count = "leave out --sequence", len(tasks)
     if count < 2:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from asap.base.errors import RunError
 from asap.base.numbers import number
 from asap.base.spec import TaskSet
 from asap.base.stats import bootstrap_interval
@@ -38,6 +39,14 @@ class SequenceResult:
     @classmethod
     def read(cls, run: Run, config: Config, tasks: TaskSet) -> "SequenceResult | None":
         """None before the first look."""
+        try:
+            return cls._read(run, config, tasks)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):  # A file may hold anything.
+            what = "events.jsonl has lines that are of no sequence"
+            raise RunError("run", what, run.path, "restore it from a copy") from None
+
+    @classmethod
+    def _read(cls, run: Run, config: Config, tasks: TaskSet) -> "SequenceResult | None":
         events = {(event.get("kind"), event.get("task")): event for event in run.events()}
         if ("random", None) not in events:
             return None
