@@ -89,7 +89,7 @@ def test_what_cannot_be_set_is_refused_in_one_line_and_nothing_is_set(names, sai
     with pytest.raises(UserError) as error:
         resolve_all(names)
     assert said in str(error.value) and "\n" not in str(error.value)
-    assert (Line.default_params.fget(Line()), LineParams().goal) == (LineParams(), 3.0)
+    assert Line().default_params == LineParams() and LineParams().goal == 3.0
 
 
 def test_one_policy_is_learned_kept_and_played_on_unseen_tasks(tmp_path, capsys, monkeypatch):

@@ -195,7 +195,7 @@ def test_frozen_skills_stay_bit_for_bit_and_without_scratch_no_transfer_is_told(
 
 
 @pytest.fixture
-def asap(monkeypatch):
+def asap(capsys, monkeypatch):
     """The JSON object of a command, or its error."""
 
     def run(*arguments, code=0):

@@ -34,6 +34,7 @@ from asap.runs.events import Callback
 from asap.runs.loggers import Phase, no_phase
 from asap.runs.signals import StopRequest
 from asap.sequence.parts import TaskTraining, has_own_planes, start_of
+from asap.workers.hire import IN_PROCESS
 
 # Who hears of the training of a task, and which it is: callbacks between updates, and what else is under way.
 Watch = Callable[[Config, str], contextlib.AbstractContextManager[tuple[list[Callback], Phase]]]
@@ -50,17 +51,12 @@ class TaskSequence:
     def __init__(
         self, run: Run, config: Config, tasks: TaskSet, stop: StopRequest, workers: str = "0", watch: Watch = unwatched
     ):
-        self.run, self.config, self.tasks, self.stop, self._workers, self._watch = (
-            run,
-            config,
-            tasks,
-            stop,
-            workers,
-            watch,
-        )
+        self.run, self.config, self.tasks, self.stop = run, config, tasks, stop
+        self._workers, self._watch = workers, watch
         checkpoint = run.latest()
         self.num_learned, self.policies, self.planes = 0, blank_start(config, tasks).policy, ()
         self.spent = 0, 0
+        self._players: dict[tuple[str, ...], Experience] = {}  # Those that play evaluations, by their tasks.
         if checkpoint is not None:
             require_same(config, checkpoint, run.path, tasks.names_say_all)
             saved = Saved(config, tasks, config.run.seed, checkpoint.arrays, whole=False)
@@ -70,7 +66,8 @@ class TaskSequence:
 
     def learn(self) -> bool:
         """Until all tasks are learned, or somebody asks to stop; and whether they are."""
-        with self.run.locked(), contextlib.suppress(Interrupted):
+        with self.run.locked(), contextlib.ExitStack() as self._open, contextlib.suppress(Interrupted):
+            self._players = {}
             told = {(event.get("kind"), event.get("task")) for event in self.run.events()}
             if ("random", None) not in told:
                 self._tell("random", None, returns=self._returns_at_random())
@@ -156,9 +153,19 @@ class TaskSequence:
 
     @contextlib.contextmanager
     def _player(self, config: Config, tasks: TaskSet) -> Iterator[Experience]:
-        player = choose(config, tasks, self._workers, self.run.path, self.run.notice, learns=False, stop=self.stop)
-        with contextlib.closing(player):
-            yield player
+        """In this process it stays until the end: it may have compiled a program. Other processes are not kept waiting."""
+        if self._workers != IN_PROCESS:
+            with contextlib.closing(self._new_player(config, tasks)) as player:
+                yield player
+            return
+        if tasks.names not in self._players:
+            player = self._open.enter_context(contextlib.closing(self._new_player(config, tasks)))
+            self._players[tasks.names] = player
+        yield self._players[tasks.names]
+
+    def _new_player(self, config: Config, tasks: TaskSet) -> Experience:
+        place = self.run.path, self.run.notice
+        return choose(config, tasks, self._workers, *place, learns=False, stop=self.stop)
 
     def _tell(self, kind: str, task: int | None, **what: Any) -> None:
         self.run.append({"kind": kind, "task": task, **what})
