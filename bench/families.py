@@ -1,8 +1,11 @@
-"""A trained policy in a mirrored environment: steps to the solved threshold by transfer, beside those from scratch.
+"""Families of environments: transfer to mirrored ones, one policy for many, and many one after another.
 
-    .venv/bin/python bench/families.py                       # every row, ten seeds
+    .venv/bin/python bench/families.py                       # every row, with as many seeds as it asks for
     .venv/bin/python bench/families.py --only flipped-cartpole --seeds 2
+    .venv/bin/python bench/families.py --only joint --tiny   # whether it runs at all
 
+The rows `joint` and `needed` are told of in family_policies.py, `sequences-cartpole` and `sequences-rooms` in family_sequences.py.
+The others are about a trained policy in a mirrored environment: steps to the solved threshold by transfer, beside those from scratch.
 A source is trained once per seed on the environment as it is. Then its policy is transferred to the mirrored one with
 --search-symmetries, and another policy learns that one from scratch. Both are evaluated while they learn, by deterministic play of
 100 episodes: before the first update, and then at every hundredth of the budget. Where the mean reaches the threshold, 100 fresh
@@ -19,6 +22,8 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+from family_policies import POLICIES
+from family_sequences import SEQUENCES
 from gymnasium import spaces
 
 LOOKS = 100  # Evaluations of a training.
@@ -73,6 +78,9 @@ def flipped_pendulum() -> gymnasium.Env:
     return Opposite(gymnasium.make("Pendulum-v1"))
 
 
+HEAD = "| environment | solved by transfer | median steps | from scratch | median steps | ratio |\n|---|---|---|---|---|---|"
+
+
 class Row(NamedTuple):
     name: str
     env: str
@@ -80,35 +88,49 @@ class Row(NamedTuple):
     threshold: float
     source_budget: int  # Steps.
     budget: int
+    seeds: int = 10
+    head: str = HEAD
+
+    def results(self, seeds: range, folder: Path, tiny: bool) -> list[dict[str, Any]]:
+        row = self._replace(source_budget=2000, budget=2000) if tiny else self
+        return [finished(row, seed, folder / "tiny" if tiny else folder) for seed in seeds]
+
+    def summary(self, results: list[dict[str, Any]]) -> dict[str, Any]:
+        return summary(self, results)
+
+    def lines(self, entry: dict[str, Any]) -> list[str]:
+        return [line(entry)]
 
 
-ROWS = (
+TRANSFERS = (
     Row("flipped-cartpole", "CartPole-v1", flipped_cartpole, 475, 150_000, 150_000),
     Row("mirrored-acrobot", "Acrobot-v1", mirrored_acrobot, -100, 150_000, 150_000),
     Row("mirrored-mountain-car", "MountainCar-v0", mirrored_mountain_car, -110, 500_000, 500_000),
     Row("flipped-pendulum", "Pendulum-v1", flipped_pendulum, -200, 300_000, 300_000),
 )
+ROWS = (*TRANSFERS, *POLICIES, *SEQUENCES)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1000, help="first seed")
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, help="default: as many as the row asks for")
     parser.add_argument("--only", action="append", choices=[row.name for row in ROWS], help="only this row")
+    parser.add_argument("--tiny", action="store_true", help="with budgets that only show that it runs")
     parser.add_argument("--out", type=Path, default=Path("bench-results/families"))
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    print(
-        "| environment | solved by transfer | median steps | from scratch | median steps | ratio |\n|---|---|---|---|---|---|"
-    )
-    table = []
+    (arguments.out / "tiny").mkdir(parents=True, exist_ok=True)
+    head, table = "", []
     for row in ROWS:
         if arguments.only and row.name not in arguments.only:
             continue
-        seeds = range(arguments.seed, arguments.seed + arguments.seeds)
-        table.append(summary(row, [finished(row, seed, arguments.out) for seed in seeds]))
-        print(line(table[-1]), flush=True)
+        seeds = range(arguments.seed, arguments.seed + (arguments.seeds or row.seeds))
+        table.append(row.summary(row.results(seeds, arguments.out, arguments.tiny)))
+        if row.head != head:
+            head = row.head
+            print(head)
+        print("\n".join(row.lines(table[-1])), flush=True)
     if arguments.json:
         print(json.dumps({"rows": table}))
 

@@ -36,10 +36,11 @@ ONLY = {
     "workers": ("base", "policy.host", "policy.lanes", "envs.gymnasium"),
     "runs": ("base", "config"),
 }
+AFTER_MODEL = {"learn_sequence"}  # The method of a model that the room sequence does the work of.
 SHOWING = {"explain", "explanation", "plot", "changes", "plot_changes"}  # Functions of model that may import show.
 ENTRY = "asap.__main__"  # The command line's own entry.
 
-MOST_MODULES, LONGEST, SHORTEST = 255, 355, 30
+MOST_MODULES, LONGEST, SHORTEST = 265, 350, 30
 SHORT = {
     "asap.__main__": "five lines start the command line",
 }
@@ -151,6 +152,8 @@ def is_against_the_order(importer: str, one: Import) -> bool:
         return True
     if (ours, theirs) == ("model", "show") and not one.is_for_types:
         return one.function not in SHOWING
+    if (ours, theirs) == ("model", "sequence"):
+        return not one.is_for_types and one.function not in AFTER_MODEL
     return ROOMS.index(theirs) > ROOMS.index(ours) or theirs in FORBIDDEN.get(ours, ())
 
 

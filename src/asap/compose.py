@@ -10,6 +10,7 @@ from asap.base.spec import Task, TaskSet
 from asap.config.defaults import complete
 from asap.config.presets import PRESETS
 from asap.config.schema import OFFLINE_LEARNERS, SEARCH, Config
+from asap.config.sequence import PER_TASK, SequenceConfig
 from asap.config.settings import NO_VALUES, Values, override, shown, values_of, with_values
 from asap.config.toml import from_toml, read_toml
 from asap.envs import catalog
@@ -172,8 +173,37 @@ def _for_tasks(
     config = override(config, {"run.tasks": names, "run.weights": weights})
     if config.run.steps is None and config.run.episodes is None:
         config = override(config, tasks[0].budget)
-    config = complete(config)
+    config = in_sequence(complete(config), tasks)
     return config, checked_tasks(config, tasks)
+
+
+def in_sequence(config: Config, tasks: tuple[Task, ...]) -> Config:
+    """Of tasks that are learned one after another, with features that say what they mean on each task alone."""
+    own, policy = config.sequence, config.policy
+    if not own.is_on:
+        for name, value in vars(own).items():
+            if value != getattr(SequenceConfig(), name):
+                what = "is for tasks that are learned one after another"
+                raise UserError(f"sequence.{name}", what, shown(value), "add --sequence")
+        return config
+    cure, count = "leave out --sequence", len(tasks)
+    if count < 2:
+        raise UserError("--sequence", "needs at least two tasks", config.run.tasks[0], "name them in their order")
+    if config.offline.data is not None:
+        raise UserError("--sequence", "is for tasks that are played, not for logged data", config.offline.data, cure)
+    if len(set(config.run.weights)) > 1:
+        raise UserError("run.weights", "tasks one after another have no weights", list(config.run.weights), cure)
+    if len(own.thresholds) not in (0, 1, count):
+        what = f"must be one return for all tasks, or {count}"
+        raise UserError("sequence.thresholds", what, list(own.thresholds), "give one number")
+    if own.freeze_after is not None and policy.keep is not None:
+        raise UserError("sequence.freeze_after", "the skills or planes are kept already", policy.keep, "leave out one")
+    if own.planes == PER_TASK and not policy.hyperplanes:
+        raise UserError("policy.hyperplanes", "planes for each task need at least one", 0, "use -k 1")
+    if policy.task_features == "auto":
+        sees_task = own.planes != PER_TASK and bool(tasks[0].descriptor)
+        config = with_values(config, {"policy.task_features": "interactions" if sees_task else "none"})
+    return config
 
 
 def _from_data(layered: Any, settled: Config, names: tuple[str, ...], task: Task | None) -> tuple[Config, Task]:

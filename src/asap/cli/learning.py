@@ -45,6 +45,11 @@ _TENSORBOARD = "Write curves for TensorBoard, with the names of stable-baselines
 _RULES = (
     "Start from these rules and correct them; -k adds planes to theirs. See docs/rules.md and `asap check --rules`."
 )
+_SEQUENCE = "Learn the tasks one after another, in the order in which they are named."
+_PLANES = (
+    "With --sequence: shared (one policy, the default), or per-task: each task keeps its planes, the skills are shared."
+)
+_SCRATCH = "With --sequence: also learn each task from scratch, to measure forward transfer; also with --resume."
 FREEZE = "Keep the skills or the partition as they are."
 _SET = "Any setting, e.g. learn.epochs=4; see `asap settings`."
 WORKERS = (
@@ -62,11 +67,20 @@ def train(
     seed: Annotated[int | None, typer.Option(help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds trained side by side.")] = None,
     episodes: Annotated[
-        int | None, typer.Option(help="Budget of each seed, in completed episodes; with --resume the new total.")
+        int | None,
+        typer.Option(
+            help="Budget of each seed, in completed episodes; with --resume the new total; with --sequence for each task."
+        ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Budget of each seed, in steps of the environment; with --resume the new total.")
+        int | None,
+        typer.Option(
+            help="Budget of each seed, in steps of the environment; with --resume the new total; with --sequence for each task."
+        ),
     ] = None,
+    sequence: Annotated[bool, typer.Option("--sequence", help=_SEQUENCE)] = False,
+    planes: Annotated[str | None, typer.Option(metavar="KIND", help=_PLANES)] = None,
+    scratch: Annotated[bool, typer.Option("--scratch", help=_SCRATCH)] = False,
     hyperplanes: Annotated[int | None, typer.Option("--hyperplanes", "-k", help="K; there are 2^K skills.")] = None,
     skills: Skills = None,
     features: Features = None,
@@ -122,6 +136,7 @@ def train(
     options |= {"policy.hyperplanes": hyperplanes, "policy.skills": skills, **feature_settings(features)}
     options |= {"policy.rules": None if rules is None else _text_of(rules), "policy.keep": freeze}
     options |= {"learn.learner": learner, "learn.gradient": gradient}
+    options |= {"sequence.planes": planes or ("shared" if sequence else None), "sequence.scratch": scratch or None}
     options |= {"offline.data": offline, "offline.drop_bad_rows": drop_bad_rows or None}
     options |= {"env.options": env_options, "env.max_steps": max_steps, "env.step_timeout": step_timeout}
     options |= {"env.reward_scale": reward_scale, "env.strict_obs": strict_obs or None}
@@ -130,7 +145,7 @@ def train(
         given = {"TASK": tasks or None, "--vary": vary or None, "--set": set_ or None, "--preset": preset}
         given |= {"--config": config, "--out": out, "--from": from_}
         _refuse_settings({**given, **options})
-        run, settings, found = _resumed_run(resume, episodes, steps, offline, env, env_options)
+        run, settings, found = _resumed_run(resume, episodes, steps, offline, env, env_options, scratch)
     else:
         tasks = _named(tasks or [], env, offline)
         values = parse_settings(Config, set_ or [])
@@ -142,6 +157,10 @@ def train(
 
             settings, found = from_settings(from_, tasks, options, preset, config, values)
         run = create_run(settings, found, out)
+    if settings.sequence.is_on:
+        from asap.cli.sequences import learn_in_turn
+
+        return learn_in_turn(run, settings, found, workers, tensorboard, wandb, json_)
     result, stop = train_to_end(run, settings, found, workers, tensorboard, wandb)
     report = result.summary(str(run.path))
     tell(json_, report, in_words_of(report))
@@ -207,7 +226,8 @@ def create_run(config: "Config", tasks: "TaskSet", out: str | None, behind: str 
 
 # How options are called that set a setting of another name.
 OPTIONS = {"policy.basis": "--features", "policy.degree": "--features"}
-MAY_CHANGE = ("run.episodes", "run.steps", "offline.data", "env.options")  # The last two may have to be said again.
+# Data and options may have to be said again.
+MAY_CHANGE = ("run.episodes", "run.steps", "offline.data", "env.options", "sequence.scratch")
 
 
 def _refuse_settings(given: Mapping[str, object]) -> None:
@@ -221,7 +241,13 @@ def _refuse_settings(given: Mapping[str, object]) -> None:
 
 
 def _resumed_run(
-    path: str, episodes: int | None, steps: int | None, data: str | None, env: str | None, env_options: str | None
+    path: str,
+    episodes: int | None,
+    steps: int | None,
+    data: str | None,
+    env: str | None,
+    env_options: str | None,
+    scratch: bool,
 ) -> tuple["Run", "Config", "TaskSet"]:
     """A run to resume; a larger budget may be given, and what a stranger's run names must be."""
     from asap.compose import read_run, refuse_unsaid, without_none, without_source
@@ -238,6 +264,14 @@ def _resumed_run(
     if config.offline.data is None:
         _refuse_settings({"--offline": data})
     changes = {"run.episodes": episodes, "run.steps": steps, "offline.data": data}  # Other data of the same content.
+    changes |= {"sequence.scratch": scratch or None}
+    if config.sequence.is_on:
+        for name in ("episodes", "steps"):
+            if changes[f"run.{name}"] not in (None, getattr(config.run, name)):
+                what = "a sequence keeps its budget, which is that of each task"
+                raise UserError("--resume", what, f"--{name} {changes[f'run.{name}']}", "leave it out")
+    elif scratch:
+        raise UserError("--scratch", "is for tasks that were learned one after another", path, "leave it out")
     return run, override(config, without_none(changes)), tasks
 
 

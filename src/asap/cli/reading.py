@@ -77,6 +77,7 @@ def evaluate(
         return estimate_model(model, run, offline, episodes, seed, json_, task)
     from asap.config.schema import Config, RunConfig
     from asap.learn.state import parameter_digest
+    from asap.model.learning import play_learned
     from asap.model.result import seeds_report
     from asap.runs.loggers import ProgressBar
 
@@ -85,7 +86,7 @@ def evaluate(
     is_sure = model.config.run.deterministic if deterministic is None else deterministic
     seeds = [seed + index for index in range(len(model.seeds))]
     with ProgressBar(Config(run=RunConfig(episodes=count * model.tasks.size * len(seeds))), "evaluating") as progress:
-        played = model.play(model.policies, count, seeds, is_sure, progress.count)
+        played = play_learned(model, range(len(seeds)), count, seeds, is_sure, progress.count)
     every = seeds_report(model.tasks, played, model.seeds, is_sure)
     reports = {name: one for name, one in every.items() if name in chosen}
     verdict = None if model.verdict is None else model.verdict.as_dict()
@@ -233,7 +234,11 @@ def plot(
     pictures = {"partition": model.plot(shown.name, title)}
     if model.config.policy.rules:
         pictures["changes"] = model.plot(shown.name, title, changes=True)
-    if source.is_dir() and not model.tasks.is_part_of_family:
+    if model.config.sequence.is_on and source.is_dir():
+        from asap.cli.sequences import pictures_of_sequence
+
+        pictures |= pictures_of_sequence(source, model)
+    elif source.is_dir() and not model.tasks.is_part_of_family:
         pictures |= _curves(source, model, shown)
     written = {}
     for name, figure in pictures.items():

@@ -45,8 +45,7 @@ def prune(
 
     require_episodes("--episodes", episodes)
     require_seed("--seed", seed)
-    place = _place(run, out, "pruned.asap")
-    model = loaded(run, env, env_options, best, seed=trained_seed)
+    model, place = _opened(run, out, "pruned.asap", best, env, env_options, trained_seed)
     planes, skills = model.policy.partition.num_planes, model.policy.num_skills
     first_round = 3 + planes + min(skills * (skills - 1) // 2, MOST_PAIRS)  # Later ones are smaller.
     total = episodes * first_round
@@ -148,8 +147,10 @@ def _place(run: str, out: str | None, name: str) -> str:
 def _opened(
     run: str, out: str | None, name: str, best: bool, env: str | None, env_options: str | None, seed: int | None
 ) -> tuple["ASAP", str]:
+    from asap.model.another_task import with_one_policy
+
     place = _place(run, out, name)
-    return loaded(run, env, env_options, best, seed=seed), place
+    return with_one_policy(loaded(run, env, env_options, best, seed=seed)), place
 
 
 def _progress(episodes: int, doing: str):

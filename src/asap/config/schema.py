@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from asap.config.sequence import SequenceConfig
 from asap.config.settings import Removed, setting
 
 LEARNERS = ("reinforce", "actor-critic", "natural", "ppo")  # By gradients.
@@ -337,6 +338,7 @@ class Config:
     run: RunConfig = field(default_factory=RunConfig)
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     learn: LearnConfig = field(default_factory=LearnConfig)
+    sequence: SequenceConfig = field(default_factory=SequenceConfig)
     offline: OfflineConfig = field(default_factory=OfflineConfig)
     env: EnvConfig = field(default_factory=EnvConfig)
 

@@ -17,8 +17,10 @@ from asap.envs.gymnasium.make import EnvLimits, EnvSource, require_env
 from asap.envs.gymnasium.parameters import named, parse, split_weight
 from asap.envs.gymnasium.registration import is_defined_here
 from asap.envs.gymnasium.task import EnvTask, HostedTask, describe, described_env, seen_from, with_own_values
+from asap.envs.jax_native import family as jax_family
 from asap.envs.jax_native import task as jax_native
 from asap.envs.jax_native.interface import JaxSource, require_stepping
+from asap.envs.jax_native.task import JaxTask
 
 IDS_CURE = "asap/TwoRooms-v0 (see `asap tasks`)"
 
@@ -36,9 +38,13 @@ def resolve_all(names: Sequence[str], env: EnvConfig = EnvConfig()) -> tuple[Tas
 def family(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     """Tasks that can share a policy, whatever their kind; others are refused."""
     hosted = tuple(task for task in tasks if isinstance(task, HostedTask))
-    if len(tasks) > 1 and any(isinstance(task, EnvTask) and not isinstance(task, HostedTask) for task in tasks):
+    in_jax = tuple(task for task in tasks if isinstance(task, JaxTask))
+    if len(tasks) > 1 and in_jax:
+        if len(in_jax) == len(tasks):
+            return jax_family.joined(in_jax)
         names = " ".join(task.name for task in tasks)
-        raise UserError("tasks", "a JAX environment is trained alone: train them apart", names, "name one")
+        what = "a JAX environment shares a program with others of its kind alone"
+        raise UserError("tasks", what, names, "train them apart")
     if not hosted:
         catalog.require_alike([task for task in tasks if isinstance(task, catalog.CompiledTask)])
         return tasks
@@ -60,6 +66,11 @@ def another(tasks: TaskSet, name: str) -> tuple[Task, list[str]]:
     if like is None or (base_of(name) == name and name not in tasks.names and not tasks.tasks[0].descriptor):
         cure = f"choose from {', '.join(tasks.names)}, or their bases with parameters: {base_of(tasks.names[0])}?NAME=NUMBER"
         raise UserError("task", "the model was not made for it", repr(name), cure)
+    if isinstance(like, JaxTask):
+        found = described(like.source._replace(name=name), like.limits)
+        require_alike(like, found)
+        task = jax_family.in_family(found, [each for each in tasks.tasks if isinstance(each, JaxTask)])
+        return task, [*found.notes, *outside(task)]
     if not isinstance(like, HostedTask):
         task = catalog.find(name)
         catalog.require_alike([like, task])
@@ -110,7 +121,8 @@ def live_task(origin: Any, settings: Values) -> EnvTask | None:
 
 
 class Member(NamedTuple):
-    """A task as a program gives it: a name, an environment or a function that makes one, and its parameters."""
+    """A task as a program gives it: a name, an environment or a function that makes one, and its parameters. Of a JAX environment
+    also the pair of environment and parameters."""
 
     origin: Any
     values: Mapping[str, Any]
@@ -162,7 +174,7 @@ def given_tasks(env: Any, settings: Values, params: Any = None) -> tuple[list[st
 def _makes_env(origin: Any) -> bool:
     import gymnasium
 
-    return callable(origin) or isinstance(origin, gymnasium.Env)
+    return callable(origin) or isinstance(origin, gymnasium.Env) or JaxSource.of(origin) is not None
 
 
 def _of_member(member: Member, settings: Values, env: EnvConfig) -> Task:

@@ -1,19 +1,21 @@
 """Models on disk: one sealed file with the whole learner's state, or the checkpoint of a run directory."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from asap.base.arrays import from_arrays
+from asap.base.arrays import from_arrays, to_arrays
 from asap.base.errors import RunError, UserError
 from asap.base.files import BadFile, replace
 from asap.base.spec import TaskSet
 from asap.compose import read_run, recorded_in, same_but_for_budget, saved_settings, without_source
 from asap.config.defaults import complete
 from asap.config.schema import Config
+from asap.config.sequence import PER_TASK
 from asap.config.toml import from_toml, read_toml, to_toml
 from asap.envs.recorded import SaidEnv, is_own_file, task_records
 from asap.learn.state import restored_outcome, with_given_rules
@@ -21,10 +23,12 @@ from asap.model.training import blank_start, holds_run
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.score import parameters_of
+from asap.policy.surgery import Planes, planes_of
 from asap.runs import checkpoints
 from asap.runs.directory import Run
 
 _KIND = "asap model"  # Tells a saved model from a checkpoint of a run, which is sealed in the same way.
+_PLANES = "planes."  # What the names of arrays of a task's own planes begin with.
 MOST_LOG_STD = 80.0  # Of a Gaussian skill, whose deviation would be infinite in float32 soon after.
 CURE = "give a run directory, or a whole file that model.save has written"
 
@@ -70,6 +74,25 @@ def policies_in(saved: Saved, to_learn: bool = False) -> ASAPPolicy:
     if to_learn or "iteration" not in saved.arrays:
         return policies
     return with_given_rules(saved.config, saved.tasks, policies, saved.arrays["iteration"])
+
+
+def planes_in(saved: Saved, policies: ASAPPolicy) -> tuple[Planes, ...]:
+    """Of tasks that were learned one after another with planes of their own: those of each task that was learned so far."""
+    if saved.config.sequence.planes != PER_TASK:
+        return ()
+    count = len({name.split(".")[1] for name in saved.arrays if name.startswith(_PLANES)})
+    prefixes = [f"{_PLANES}{index}." for index in range(count)]
+    own = ({name.removeprefix(p): a for name, a in saved.arrays.items() if name.startswith(p)} for p in prefixes)
+    return tuple(from_arrays(planes_of(policies), arrays) for arrays in own)
+
+
+def with_planes_in(arrays: dict[str, np.ndarray], planes: Sequence[Planes]) -> dict[str, np.ndarray]:
+    """The arrays of a policy, and those of the planes of each task."""
+    each = (
+        {f"{_PLANES}{index}.{name}": array for name, array in to_arrays(own).items()}
+        for index, own in enumerate(planes)
+    )
+    return arrays | {name: array for own in each for name, array in own.items()}
 
 
 def are_equal(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
@@ -131,11 +154,17 @@ def read_saved(path: Path, said: SaidEnv = SaidEnv(), best: bool = False) -> Sav
 def _from_run(path: Path, said: SaidEnv, best: bool) -> Saved:
     run = Run.open(path)
     config, tasks, is_own = read_run(run, said)
+    if best and config.sequence.is_on:
+        what = "tasks that were learned one after another have no best checkpoint"
+        raise UserError("best", what, run.path, "leave it out")
     checkpoint = run.best() if best else run.latest()
     if checkpoint is None:
         raise RunError("run", "has no checkpoint yet", run.path, "let `asap train` save one first")
     checkpoints.require_same(config, checkpoint, run.path, tasks.names_say_all)
     config = config if is_own else without_source(config)
+    if config.sequence.is_on:  # Policies alone: the states of the learners are those of its tasks.
+        counted = checkpoint.meta.get("episodes", 0), checkpoint.meta.get("env_steps", 0)
+        return Saved(config, tasks, config.run.seed, checkpoint.arrays, False, counted, is_own=is_own)
     verdict = None if best else run.path
     return Saved(config, tasks, config.run.seed, checkpoint.arrays, whole=True, is_own=is_own, verdict=verdict)
 

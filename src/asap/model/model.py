@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from asap.base.arrays import member, stack, to_arrays
-from asap.base.episodes import integer_or_none, require_episodes, require_seed
+from asap.base.episodes import integer_or_none
 from asap.base.spec import Task, TaskSet
 from asap.compose import compose, composed_for, feature_settings, refuse_unsaid
 from asap.config.schema import Config
@@ -32,32 +32,28 @@ from asap.experience.protocol import Evaluation, OnProgress, ignore_progress
 from asap.learn.source import NOTHING_TAKEN
 from asap.model import reading
 from asap.model.another_task import on_task, task_of
-from asap.model.files import Saved, policies_in, read_saved, saved_to_join, write_saved
-from asap.model.learning import Held, learned, play, with_more
+from asap.model.files import Saved, planes_in, policies_in, read_saved, saved_to_join, with_planes_in, write_saved
+from asap.model.learning import Held, learned, play, play_learned, with_more
 from asap.model.predict import Predictor
-from asap.model.pruning import prune
+from asap.model.readable import Readable
 from asap.model.result import Result, evaluation_report
 from asap.model.source import transferred
-from asap.model.surgery import flip_planes, grow_plane, merge
 from asap.model.training import blank_start, seeds_of
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
-from asap.policy.rules.from_policy import checked_digits, rules_text
-from asap.policy.rules.given import Given, read_text
+from asap.policy.rules.given import read_text
 from asap.policy.score import parameters_of
+from asap.policy.surgery import Planes
 from asap.runs.events import Callback
 from asap.workers.hire import IN_PROCESS
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from asap.show.words.changes import Changes
-    from asap.show.words.explain import Explanation
+    from asap.sequence.report import SequenceResult
 
 Settings = str | Iterable[str] | Mapping[str, Any]
 
 
-class ASAP:
+class ASAP(Readable):
     """Skills and the regions where each applies, for an environment or for tasks of our own.
 
     `env` is an id of Gymnasium ("CartPole-v1") or gymnax ("gymnax:CartPole-v1"), an importable "module:function", such a
@@ -117,6 +113,8 @@ class ASAP:
         self._verdict: Verdict | Path | None = None  # Of the training that has come to them, or the run that tells it.
         self._source = NOTHING_TAKEN  # What the next training takes over besides them.
         self.num_episodes, self.num_timesteps = episodes, steps
+        self.planes: tuple[Planes, ...] = ()  # Of each task, where tasks have planes of their own.
+        self.sequence: SequenceResult | None = None  # Of tasks that were learned one after another.
         self._predictor = Predictor(self.tasks, self.policy, self.seed)
 
     @classmethod
@@ -135,6 +133,10 @@ class ASAP:
         if policies is not None:
             model._hold(policies, None, num_episodes, num_timesteps)
         return model
+
+    @property
+    def model(self) -> "ASAP":
+        return self
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -208,6 +210,30 @@ class ASAP:
             raise found.stop.leaving()
         return self
 
+    def learn_sequence(
+        self,
+        tasks: Any = None,
+        total_timesteps: float | None = None,
+        *,
+        episodes: int | None = None,
+        planes: str = "shared",
+        scratch: bool = False,
+        run: str | os.PathLike | None = None,
+        callback: Callback | Iterable[Callback] | None = None,
+        progress_bar: bool = False,
+        settings: Settings = (),
+    ) -> "ASAP":
+        """Learns tasks one after another, those of the model or others, and returns the model; the budget is for each task.
+
+        `planes`: "shared" is one policy for all; "per-task" keeps the planes of each task under shared skills. `scratch` also
+        learns each task from scratch, to measure transfer. `sequence` then has the numbers: final performance, forgetting
+        and forward transfer. A `run` that is there already is gone on with; `settings` are those of sequence.* and others.
+        """
+        from asap.sequence.from_model import learn_tasks  # After the model in the order of the house.
+
+        budget, how = (total_timesteps, episodes), (planes, scratch, callback, progress_bar)
+        return learn_tasks(self, tasks, budget, how, None if run is None else Path(run), settings)
+
     def predict(
         self,
         obs: ArrayLike | Mapping[str, Any],
@@ -223,6 +249,8 @@ class ASAP:
         then its most probable action. Otherwise both are drawn: the t-th drawing call since learning or loading draws the
         same for the same seed. `task` tells which of several tasks is played; `on_task` is for others.
         """
+        if self.planes and self.tasks.size > 1:
+            return on_task(self, self.task(task).name).predict(obs, state, episode_start, deterministic)
         return self._predictor.predict(obs, state, episode_start, deterministic, task)
 
     def evaluate(
@@ -235,7 +263,7 @@ class ASAP:
         """
         if task is not None and task not in self.tasks.names:
             return on_task(self, task).evaluate(episodes, None, seed, deterministic)
-        played = self.play(stack([self.policy]), episodes, [seed], deterministic)
+        played = play_learned(self, [self._index], episodes, [seed], deterministic)
         return evaluation_report(self.tasks, played, task)
 
     def play(
@@ -248,47 +276,6 @@ class ASAP:
     ) -> Evaluation:
         """Episodes of stacked policies on every task, each with a seed of its own; `on_progress` hears how many so far."""
         return play(self.config, self.tasks, self._workers, policies, episodes, seeds, deterministic, on_progress)
-
-    def explain(self, task: str | None = None) -> str:
-        """The policy as rules, what each skill is used for, what is lost in print; and how training ended."""
-        return self.explanation(task).text
-
-    def explanation(
-        self, task: str | None = None, *, digits: int | None = None, exact: bool = False, every: bool = False
-    ) -> "Explanation":
-        """The same with its numbers, and as a file. `exact`: all digits; `every` region, also if never visited."""
-        shown = None if task is None else self.task(task)
-        return reading.explanation(self, shown, reading.few_episodes(self), digits, bool(exact), bool(every))
-
-    def rules(self, task: str | None = None, *, digits: int | None = None, exact: bool = False) -> str:
-        """As rules that load again; nothing is played. Numbers have the fewest digits that keep the actions."""
-        shown = self.tasks.tasks if task is None else (self.task(task),)
-        return rules_text(self.policy, shown, checked_digits("digits", digits), bool(exact))
-
-    @property
-    def given(self) -> Given:
-        """The rules that learning started from."""
-        return reading.given(self)
-
-    def changes(self, *, digits: int | None = None) -> "Changes":
-        """What learning made of the given rules: which plane moved and by how much, which skill changed, what it gained."""
-        return reading.changes(self, reading.few_episodes(self), checked_digits("digits", digits))
-
-    def prune(self, loss: float = 0.05, episodes: int = 200, seed: int = 1) -> "ASAP":
-        """With fewer planes and skills; `loss` is a share of the way from random play to the present return."""
-        return prune(self, loss, require_episodes("episodes", episodes), require_seed("seed", seed)).model
-
-    def grow(self, where: str | None = None, episodes: int = 20, seed: int = 1) -> "ASAP":
-        """With one more plane: at a test such as "x > 0.5", with equal skills on both sides; or where it helps most."""
-        return grow_plane(self, where, episodes, seed).model
-
-    def flip(self, *planes: int, episodes: int = 20, seed: int = 1) -> "ASAP":
-        """With these planes turned, counted from 1; none named: the one whose turn is best by a few episodes."""
-        return flip_planes(self, planes, episodes, seed).model
-
-    def merge(self, *skills: int, episodes: int = 20, seed: int = 1) -> "ASAP":
-        """With two skills as one, counted from 0; none named: the two that cost least by a few episodes."""
-        return merge(self, skills, episodes, seed).model
 
     def transfer(
         self, env: Any = None, *, search_symmetries: bool = False, freeze: str | None = None, settings: Settings = ()
@@ -313,17 +300,12 @@ class ASAP:
         """How the training came out that has come to these policies; None where nobody knows."""
         return reading.verdict(self._verdict, self.policies)
 
-    def plot(self, task: str | None = None, title: str | None = None, changes: bool = False) -> "Figure":
-        """The map of the partition with its skills; with `changes`, beside that of the given rules."""
-        shown, draw = self.task(task), reading.plot_changes if changes else reading.plot_policy
-        return draw(self, shown, title or f"{shown.name}, seed {self.seed}", reading.few_episodes(self))
-
     def save(self, path: str | os.PathLike) -> None:
         """One sealed file with the whole learner's state, put in place at once: whole, or not at all."""
         write_saved(Path(path), self._saved())
 
     def _saved(self) -> Saved:
-        state = to_arrays(self.policies) if self._state is None else self._state
+        state = with_planes_in(to_arrays(self.policies), self.planes) if self._state is None else self._state
         about = (self.num_episodes, self.num_timesteps), self._is_drawn, self._unsaid is None, self.verdict
         return Saved(self.config, self.tasks, self.seed, state, self._state is not None, *about)
 
@@ -351,3 +333,4 @@ class ASAP:
     def _adopt(self, saved: Saved) -> None:
         self._hold(policies_in(saved), saved.state, *saved.counts(self._index))
         self._is_drawn, self._verdict = saved.drawn, saved.verdict
+        self.planes = planes_in(saved, self.policies)

@@ -1,6 +1,7 @@
 """What a training starts from: the settings of another run or saved model, for its task or for another one, and all that
 is taken over with the policies."""
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from asap.base.files import reported
 from asap.base.spec import Task, TaskSet
 from asap.compose import (
     checked_tasks,
+    in_sequence,
     refuse_import,
     refuse_unsaid,
     with_budget,
@@ -23,6 +25,7 @@ from asap.compose import (
 )
 from asap.config.presets import PRESETS
 from asap.config.schema import Config
+from asap.config.sequence import SequenceConfig
 from asap.config.settings import Values, override, shown, with_values
 from asap.config.toml import parse_settings
 from asap.envs.resolve import given_tasks, parse_tasks, resolve_all
@@ -72,10 +75,10 @@ def from_settings(
             refuse_import("run.tasks", "is not imported: only a file names it", name, "--from RUN")
     config = config if is_own else _without_names(config, overrides, source)
     own = {"run.source": _place(source), **searching(False)} | dict({} if preset is None else PRESETS[preset])
-    return settings_for_tasks(config, tasks or _weighed(config), None, own, options, None, overrides)
+    return settings_for_tasks(config, tasks or weighed(config), None, own, options, None, overrides)
 
 
-def _weighed(config: Config) -> list[str]:
+def weighed(config: Config) -> list[str]:
     """The tasks as `parse_tasks` reads them."""
     weights = config.run.weights or (1.0,) * len(config.run.tasks)
     return [name if weight == 1 else f"{name}:{weight!r}" for name, weight in zip(config.run.tasks, weights)]
@@ -105,8 +108,13 @@ def settings_for_tasks(
         print_note(f"env.options: not used, because the environment is another one: {shown(config.env.options)}")
         config = with_values(config, {"env.options": None})
     config = with_budget(config, *(said.get(key) for key in _BUDGET))
+    # Whether and how tasks are learned in turn was said of the source.
+    was_sequence, config = config.sequence.is_on, dataclasses.replace(config, sequence=SequenceConfig())
     config = override(config, {"run.tasks": names, "run.weights": weights, **own, **said})
     found = resolve_all(names, config.env) if live is None else live
+    if was_sequence and not found[0].descriptor:  # Which its features were settled for.
+        config = with_values(config, {"policy.task_features": "none"})
+    config = in_sequence(config, found)
     return config, checked_tasks(config, found)
 
 
@@ -140,7 +148,7 @@ def transferred(
 ) -> tuple[tuple[Config, TaskSet, ASAPPolicy], TakenOver]:
     """Settings, tasks and policies of a model for an environment, by its name or the thing itself; None: for its own."""
     values, tasks = parse_settings(Config, settings), saved.tasks.tasks
-    names, live = _weighed(saved.config), tasks if len(tasks) == 1 else None
+    names, live = weighed(saved.config), tasks if len(tasks) == 1 else None
     if env is not None:
         names, live = given_tasks(env, values)
     own = {**searching(search), "run.source": None}  # The model holds what it starts from.

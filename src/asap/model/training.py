@@ -334,8 +334,8 @@ def _scaling(policy: ASAPPolicy) -> tuple:
 
 def _warn(training: Training, experience: Experience, policy: ASAPPolicy) -> None:
     """Tells of settings that hinder learning. The defaults do not, and need not wait for the look."""
-    if training.config.policy == PolicyConfig():
-        return
+    if training.config.policy == PolicyConfig() or (training.tasks.size == 1 and policy.psi.task != "none"):
+        return  # The numbers of one task of a family are the same everywhere, as they should be.
     states, names = experience.random_states(), training.tasks.spec.observation_names
     for text in () if states is None else warnings_about(policy, *states, names):
         to_stderr(f"warning: {text}")

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -20,6 +19,8 @@ from asap.paper.claims import Claim, Finding, Picture, interval
 from asap.paper.laboratory import Laboratory
 from asap.paper.task_sequence import LearnedSequence, Learner, TaskTrainer, final_returns, learn_sequence
 from asap.policy.policy import ASAPPolicy
+from asap.policy.surgery import planes_of, with_planes
+from asap.sequence.measures import scaled
 from asap.show.figures.palette import MUTED, method_colour
 
 PAPER = "not in the paper"
@@ -90,7 +91,7 @@ def measure(trainer: TaskTrainer, sequences: list[LearnedSequence]) -> Measures:
     reached = [one.returns >= (start + LEARNED * (best - start))[..., None] for one in sequences]
 
     def normalised(returns: np.ndarray) -> np.ndarray:
-        return (returns - start) / (best - start)
+        return scaled(returns, start, best)
 
     return Measures(
         np.stack([until(at, one.episodes) for at, one in zip(reached, sequences)]),
@@ -110,7 +111,7 @@ def until(reached: Bool[np.ndarray, "S P E"], spent: Int[np.ndarray, "S P E"]) -
 
 def with_own_planes(policies: list[ASAPPolicy]) -> list[ASAPPolicy]:
     """The last policy, its hyperplanes replaced by those of each."""
-    return [eqx.tree_at(lambda p: p.partition.beta, policies[-1], policy.partition.beta) for policy in policies]
+    return [with_planes(policies[-1], planes_of(policy)) for policy in policies]
 
 
 def is_one_sided(policy: ASAPPolicy) -> Bool[np.ndarray, "S"]:

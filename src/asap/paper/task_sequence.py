@@ -1,4 +1,4 @@
-"""Learning one task after another: all seeds side by side, each with a task of its own, in one program."""
+"""Tasks one after another as `asap.sequence` has them, with all seeds in one program: each seed has an order of its own."""
 
 import dataclasses
 from typing import NamedTuple
@@ -20,8 +20,9 @@ from asap.experience.critic import Critic
 from asap.learn.state import Budget, Start, TrainState, drawn_critic, drawn_policy, first_state, no_totals
 from asap.learn.update import update
 from asap.policy.policy import ASAPPolicy
-from asap.policy.surgery import flip, sign_patterns, soften
+from asap.policy.surgery import flip, sign_patterns
 from asap.runs.signals import StopRequest
+from asap.sequence.parts import carried_on
 
 # Ids folded into a seed's key; training uses smaller ones.
 _SEARCH, _EVALUATE, _ORDER = 7, 8, 9
@@ -133,7 +134,7 @@ class Learner(NamedTuple):
 
     name: str
     carries: bool = True  # Skills and hyperplanes, rather than a fresh start.
-    plane_length: float = np.inf  # Hyperplanes are shortened to this; a short one is soft and can turn.
+    plane_length: float | None = None  # Hyperplanes are shortened to this; a short one is soft and can turn.
     freezes_after: int = 10**6  # Tasks after which the skills no longer change.
 
 
@@ -174,6 +175,6 @@ def final_returns(
 
 def _go_on(learner: Learner, fresh: TaskStart, known: ASAPPolicy, position: int) -> TaskStart:
     """With what is known; critic and optimizer stay fresh."""
-    policy = jax.tree.map(np.asarray, jax.vmap(lambda policy: soften(policy, learner.plane_length))(known))
+    policy = carried_on(known, learner.plane_length)
     step = np.zeros_like(fresh.step_size_theta) if position >= learner.freezes_after else fresh.step_size_theta
     return fresh._replace(policy=policy, step_size_theta=step)

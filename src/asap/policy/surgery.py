@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from asap.base.errors import UserError
+from asap.policy.features import Features
 from asap.policy.partition import Partition, region_bits
 from asap.policy.policy import ASAPPolicy, Kept
 from asap.policy.score import parameters_of, with_parameters
@@ -149,6 +150,22 @@ def _partition(before: Partition, beta: Float[Array, "K F"], region_skills: Sequ
     """Where each region has a skill of its own, in order, nothing is said of it."""
     named = tuple(int(skill) for skill in region_skills)
     return Partition(beta, before.alpha_beta, None if named == tuple(range(len(named))) else named)
+
+
+class Planes(eqx.Module):
+    """What a policy looks at to choose its skill: hyperplanes, and the features under them."""
+
+    partition: Partition
+    psi: Features
+
+
+def planes_of(policy: ASAPPolicy) -> Planes:
+    return Planes(policy.partition, policy.psi)
+
+
+def with_planes(policy: ASAPPolicy, planes: Planes) -> ASAPPolicy:
+    """The skills of a policy under the planes of another one."""
+    return dataclasses.replace(policy, partition=planes.partition, psi=planes.psi)
 
 
 def soften(policy: ASAPPolicy, length: float) -> ASAPPolicy:

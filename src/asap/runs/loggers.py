@@ -121,14 +121,18 @@ def metrics_of(report: Report, seed: int, seconds: float, tasks: Sequence[str] =
 
 @contextlib.contextmanager
 def loggers(
-    config: Config, tensorboard: str | os.PathLike | None, wandb_project: str | None, progress_bar: bool
+    config: Config,
+    tensorboard: str | os.PathLike | None,
+    wandb_project: str | None,
+    progress_bar: bool,
+    label: str | None = None,
 ) -> Iterator[tuple[list[Callback], Phase]]:
     """The callbacks that were asked for, and who hears of phases; closed at the end, whatever happens."""
     with contextlib.ExitStack() as stack:
         found: list[Callback] = []
         phase = no_phase
         if progress_bar:
-            bar = stack.enter_context(ProgressBar(config))
+            bar = stack.enter_context(ProgressBar(config, label))
             found, phase = [bar.show], bar.phase
         if tensorboard is not None:
             found.append(_callback(config, stack.enter_context(_tensorboard(os.fspath(tensorboard), config))))

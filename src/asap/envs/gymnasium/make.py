@@ -95,8 +95,10 @@ class EnvSource(NamedTuple):
             if not self.named.parameters:
                 return self.maker()()
             from asap.envs.gymnasium.variant import build_variant
+            from asap.envs.jax_native.interface import jax_variant
 
-            return build_variant(self, note)
+            found = jax_variant(self)
+            return build_variant(self, note) if found is None else found
         except UserError:
             raise
         except BaseException as error:

@@ -113,11 +113,11 @@ def build_variant(source: "EnvSource", note: Callable[[str], None]) -> gymnasium
     for parameter in parameters:
         default = settable.arguments.get(parameter.name)
         if parameter.name in settable.arguments:
-            arguments[parameter.name] = _like(default, parameter)
+            arguments[parameter.name] = like(default, parameter)
         elif parameter.name in settable.numbers:
-            values[parameter.name] = _like(settable.numbers[parameter.name], parameter)
+            values[parameter.name] = like(settable.numbers[parameter.name], parameter)
         elif settable.takes_any and _looks_free(settable.kind, parameter.name):
-            arguments[parameter.name] = _like(0, parameter)
+            arguments[parameter.name] = like(0, parameter)
         else:
             raise unknown(parameter.name, settable, name)
     with _replaced(settable, values):
@@ -132,7 +132,7 @@ def _looks_free(kind: type, name: str) -> bool:
     return not hasattr(kind, name) and name not in _RESERVED
 
 
-def _like(present: Any, parameter: Parameter) -> Any:
+def like(present: Any, parameter: Parameter) -> Any:
     """The value in the type of the present one, where it has a place there: counts stay integers, flags stay flags."""
     value = parameter.low
     if isinstance(present, bool):

@@ -19,6 +19,7 @@ from asap.base.keys import Key
 from asap.base.spec import ControlUnits, Spec
 from asap.base.types import TaskParameters, Timestep
 from asap.envs.core import Env
+from asap.envs.gymnasium.family import Axis
 from asap.envs.jax_native.interface import with_fields
 
 SUCCESS = ("is_success", "success")  # Of `info`.
@@ -58,6 +59,7 @@ class JaxEnv(Env):
 
     spec: Spec = eqx.field(static=True)
     dynamics: Dynamics = eqx.field(static=True)
+    axes: tuple[Axis, ...] = eqx.field(static=True, default=())  # Of a family.
 
     @property
     def tells_success(self) -> bool:
@@ -85,7 +87,9 @@ class JaxEnv(Env):
         return state.observation
 
     def descriptor(self, task: TaskParameters) -> Float[Array, "Z"]:
-        return jnp.zeros(0)
+        """Numbers by which the tasks of a family differ, each from -1 to 1."""
+        scaled = [jnp.asarray(axis.scaled(task[axis.name]), jnp.float32) for axis in self.axes]
+        return jnp.stack(scaled) if scaled else jnp.zeros(0)
 
     def _vector(self, observation: Any) -> Float[Array, "O"]:
         space = self.dynamics.observation_space

@@ -12,12 +12,15 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from asap.base.errors import UserError
-from asap.envs.gymnasium.make import EnvNotMade
+from asap.envs.gymnasium.make import EnvNotMade, EnvSource
+from asap.envs.gymnasium.parameters import FIELD
 from asap.envs.gymnasium.registration import did_you_mean
+from asap.envs.gymnasium.variant import MOST_KNOWN, Settable, like, unknown
 
 GYMNAX = "gymnax:"  # What follows is a name for `gymnax.make`.
 LIMITS = ("max_steps_in_episode", "max_steps", "max_episode_steps", "episode_length")  # Fields of parameters.
 BEYOND = 1 << 30  # Steps that no episode has.
+_others: set[Any] = set()  # What is no JAX environment: it is made anew for each episode of a range.
 
 
 class JaxSource(NamedTuple):
@@ -55,6 +58,45 @@ def make_gymnax(name: str, options: Mapping[str, Any]) -> tuple[Any, Any]:
     of_params = fields_of(gymnax.make(name)[1]).keys() & options.keys()
     env, params = gymnax.make(name, **{key: value for key, value in options.items() if key not in of_params})
     return env, with_fields(params, checked_fields(params, {key: options[key] for key in of_params}))
+
+
+def jax_variant(source: EnvSource) -> "JaxSource | None":
+    """A JAX environment with the parameters that its name says; None where the name leads to something else."""
+    key = source.base, source.make
+    if key in _others or (source.make is None and ":" not in source.base):  # The latter: an id of Gymnasium.
+        return None
+    made = source.maker()()
+    found = JaxSource.of(made)
+    if found is not None:
+        return with_parameters(found, source)
+    if len(_others) < MOST_KNOWN:
+        _others.add(key)
+    getattr(made, "close", lambda: None)()
+    return None
+
+
+def with_parameters(found: JaxSource, source: EnvSource) -> JaxSource:
+    """With numbers in the place of those of its parameters, of the kind that these have."""
+    known, values = known_numbers(found.params), {}
+    for one in source.named.parameters:
+        if one.name in LIMITS:
+            raise UserError(FIELD, f"'{one.name}' is the time limit", one.word, "set it by env.max_steps")
+        if one.is_range:
+            what = "episodes of a JAX environment can't draw their numbers"
+            raise UserError(FIELD, what, one.word, f"list values: --vary {one.name}={one.low:g},{one.high:g}")
+        if one.name not in known:
+            settable = Settable(
+                {}, {name: known[name] for name in known if name not in LIMITS}, frozenset(), object, False
+            )
+            raise unknown(one.name, settable, source.base)
+        values[one.name] = like(known[one.name], one)
+    return JaxSource(found.env, with_fields(found.params, values))
+
+
+def known_numbers(params: Any) -> dict[str, Any]:
+    """The parameters that are finite numbers, as numbers of Python."""
+    numbers = {name: np.asarray(value).item() for name, value in fields_of(params).items() if _is_number(value)}
+    return {name: value for name, value in numbers.items() if np.isfinite(value)}
 
 
 def require_stepping(origin: Any, name: str) -> None:

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from asap.base.errors import UserError
 from asap.base.spec import Spec
 from asap.envs.gymnasium.checked_env import DEFAULT_LIMIT
+from asap.envs.gymnasium.family import Axis
 from asap.envs.gymnasium.make import EnvLimits, EnvNotMade, EnvSource
 from asap.envs.gymnasium.names import action_names, observation_names
 from asap.envs.gymnasium.spaces import check_spaces
@@ -25,6 +26,7 @@ from asap.envs.jax_native.interface import (
     JaxSource,
     changed_fields,
     checked_fields,
+    known_numbers,
     limit_of,
     space_of,
     with_fields,
@@ -38,7 +40,9 @@ class JaxTask(EnvTask):
 
     env: JaxEnv | None = None  # None: read from a file, and nobody has made it in this process.
     params: Mapping[str, float] | None = dataclasses.field(default_factory=dict)  # Not as by default; None: no numbers.
-    task: ClassVar[Mapping[str, float]] = {}
+    # Of a family: the numbers that are not the same.
+    task: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    axes: tuple[Axis, ...] = ()
     budget_settings: ClassVar[tuple[tuple[int, Mapping[str, Any]], ...]] = ()  # Steps are cheap here.
     play_settings: ClassVar[Mapping[str, Any]] = {
         **PLAY_SETTINGS,
@@ -67,7 +71,10 @@ def describe(
     )
     own = DEFAULT_LIMIT if limit is None else limit[1]
     horizon = min(limits.max_steps or own, dynamics.limit or sys.maxsize)
-    known = _gymnasium_id(source.name, env)
+    if source.named.parameters:
+        which = ", ".join(one.name for one in source.named.parameters)
+        notes.append(f"env: {which} set; parameters that were computed from them by default stay: set these too")
+    known = _gymnasium_id(source.base, env)
     shown = SimpleNamespace(observation_space=observed, action_space=acted, unwrapped=env)
     shown.metadata, shown.spec = getattr(env, "metadata", {}), SimpleNamespace(id=known)
     spec = Spec(
@@ -80,7 +87,8 @@ def describe(
     changed = changed_fields(params, JaxSource.of(env).params)
     threshold = _threshold(known, horizon) if changed == {} else None
     described = source.name, source, limits, spec, threshold, observed, acted, tuple(notes)
-    return JaxTask(*described, env=JaxEnv(spec, dynamics), params=changed)
+    own = {name: float(value) for name, value in known_numbers(params).items()}
+    return JaxTask(*described, env=JaxEnv(spec, dynamics), params=changed, own_values=own)
 
 
 def of_record(task: EnvTask, params: Any) -> JaxTask:
@@ -111,7 +119,8 @@ def playable(task: Any, notice: Callable[[str], None]) -> Any:
 
     given = seen_from(source, look)
     require_fit(given, task, notice)
-    return given
+    env = JaxEnv(task.spec, given.env.dynamics, task.axes)
+    return dataclasses.replace(task, env=env, notes=given.notes)
 
 
 def _gymnasium_id(name: str, env: Any) -> str:
