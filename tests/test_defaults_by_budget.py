@@ -7,7 +7,8 @@ import pytest
 
 from asap import ASAP
 from asap.config.schema import LearnConfig
-from asap.learn.judge import fit, table_critic
+from asap.experience.critic import table_critic
+from asap.learn.judge import fit
 from asap.learn.state import drawn_critic
 from asap.policy.surgery import has_one_skill, with_one_skill
 

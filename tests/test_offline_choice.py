@@ -127,8 +127,9 @@ def test_a_file_that_says_what_is_needed_is_learned_from_without_its_environment
     assert report["return"] is None and report["learner"] == "likelihood"
     model = ASAP.load(run)
     assert model.config.offline.sharpness >= 1, "the likelihood of what was logged would be a = 0"
-    for seen in (-0.8, 0.0, 0.8):
-        assert model.predict(np.float32([seen]), deterministic=True)[0][0] == pytest.approx(seen, abs=0.35)
+    low, middle, high = (model.predict(np.float32([seen]), deterministic=True)[0][0] for seen in (-0.8, 0.0, 0.8))
+    # Weighed likelihood comes between the behaviour's 0 and the best, which is what is seen.
+    assert -1.1 < low < -0.3 and abs(middle) < 0.2 and 0.3 < high < 1.1
     assert "set" in model.explain()
 
 

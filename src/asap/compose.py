@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from asap.base.errors import UserError
 from asap.base.files import parsed
 from asap.base.spec import Task, TaskSet
-from asap.config.defaults import complete
+from asap.config.defaults import by_budget, complete, keeps_learner
 from asap.config.presets import PRESETS
 from asap.config.schema import OFFLINE_LEARNERS, SEARCH, Config
 from asap.config.sequence import PER_TASK, SequenceConfig
@@ -92,25 +92,6 @@ def composed_for(
     """What `compose` gives for the budget of a config, which was asked for without it."""
     budget = {"run.steps": config.run.steps, "run.episodes": config.run.episodes}
     return compose(names, {**options, **budget}, preset, None, overrides, tasks, rules)[0]
-
-
-def by_budget(config: Config, task: Task) -> Values:
-    """Defaults for the budget of a run of one task that begins with nothing."""
-    run, given = config.run, config.policy.rules or config.run.source is not None
-    has_none = run.steps is None and run.episodes is None
-    steps = task.budget.get("run.steps", 0) if has_none else run.steps or 0
-    found: dict[str, Any] = {}
-    if not given and not task.descriptor:
-        for least, settings in task.budget_settings:
-            found |= settings if steps >= least else {}
-    return found
-
-
-def keeps_learner(config: Config) -> bool:
-    """Whether what the user has said leaves the learner and the skills that these defaults are for."""
-    return (
-        config.policy.skills == "linear" and config.learn.learner in (None, "ppo") and config.policy.termination is None
-    )
 
 
 def config_for(tasks: TaskSet, settings: Values) -> Config:

@@ -1,8 +1,11 @@
 """What a config that leaves things open is run with."""
 
 import dataclasses
+from typing import Any
 
+from asap.base.spec import Task
 from asap.config.schema import Config
+from asap.config.settings import Values
 
 # What a learner uses where the config leaves it open.
 OPEN = ("optimizer", "step_size_theta", "step_size_beta", "lanes", "schedule", "entropy")
@@ -34,3 +37,22 @@ def complete(config: Config) -> Config:
         episodes = None
     run = dataclasses.replace(config.run, weights=weights, episodes=episodes)
     return dataclasses.replace(config, learn=learn, run=run)
+
+
+def by_budget(config: Config, task: Task) -> Values:
+    """Defaults for the budget of a run of one task that begins with nothing."""
+    run, given = config.run, config.policy.rules or config.run.source is not None
+    has_none = run.steps is None and run.episodes is None
+    steps = task.budget.get("run.steps", 0) if has_none else run.steps or 0
+    found: dict[str, Any] = {}
+    if not given and not task.descriptor:
+        for least, settings in task.budget_settings:
+            found |= settings if steps >= least else {}
+    return found
+
+
+def keeps_learner(config: Config) -> bool:
+    """Whether what the user has said leaves the learner and the skills that these defaults are for."""
+    return (
+        config.policy.skills == "linear" and config.learn.learner in (None, "ppo") and config.policy.termination is None
+    )

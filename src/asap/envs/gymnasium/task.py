@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from asap.base.errors import UserError
 from asap.base.spec import Drawn, Spec
-from asap.config.presets import STEADY
+from asap.envs.gymnasium import defaults
 from asap.envs.gymnasium import spaces as space_records
 from asap.envs.gymnasium.checked_env import time_limit
 from asap.envs.gymnasium.errors import EnvError, show
@@ -31,42 +31,6 @@ Described = TypeVar("Described")
 
 DISCOUNT = 0.99
 FREQUENCIES = (0.25, 0.5)
-PLANES_OF_CONTROLS, MOST_PLANES, FEW_INPUTS = 2, 4, 6  # Where the user says nothing.
-SETTINGS = {
-    "policy.start": "random",
-    "policy.alpha_beta": 4.0,
-    "policy.bias": True,
-    "run.eval_episodes": 8,
-    "run.final_episodes": 100,
-    "run.deterministic": True,
-}
-PLAY_SETTINGS = {
-    "learn.critic_features": 128,
-    "learn.entropy": 0.01,
-    "learn.convergence_tolerance": 0.0,
-    "learn.averaging": 3.0,
-    "learn.softening_floor": 0.02,
-    "run.chunk": 1,
-    "run.candidates": 256,
-}
-# From so many steps on there are enough of the long batches, and a heat of a race is longer than some of them.
-LEAST_STEADY, LEAST_RACED = 100_000, 400_000
-# Where weights are few, a search finds its way among them; where they are more, its trials would be noise.
-MOST_SEARCHED = 150
-STEADY_SETTINGS = {**STEADY, "learn.entropy": 0.03, "learn.critic_table": True}
-LONG_BATCHES = {"learn.batch_steps": 2048, "learn.minibatch": 512}
-PLANES_SETTINGS = {"policy.hyperplanes": PLANES_OF_CONTROLS, "learn.batch_steps": 1024, "learn.minibatch": 256}
-LEARNERS = ("single", "single", "learner")
-RACE_SETTINGS = {**LONG_BATCHES, "run.race": LEARNERS, "run.heat": 0.04}
-SEARCH_SETTINGS = {"run.race": (*LEARNERS, "ars", "ars"), "run.finish": 0.3, "run.pick": 0.02}
-# From logged data nothing is played but the learning curve; and what an action is worth needs no more chance in it.
-DATA_SETTINGS = {
-    "learn.critic_features": 128,
-    "learn.entropy": 0.0,
-    "learn.softening_floor": 0.02,
-    "run.chunk": 50,
-    "run.eval_episodes": 2,
-}
 
 
 @dataclass(frozen=True)
@@ -94,8 +58,8 @@ class EnvTask:
     misspecified: ClassVar[tuple[float, ...]] = ()
     approximate: ClassVar[tuple[float, ...]] = ()
     reference: ClassVar[None] = None  # Nobody has measured any.
-    play_settings: ClassVar[Mapping[str, Any]] = PLAY_SETTINGS
-    data_settings: ClassVar[Mapping[str, Any]] = DATA_SETTINGS
+    play_settings: ClassVar[Mapping[str, Any]] = defaults.PLAY_SETTINGS
+    data_settings: ClassVar[Mapping[str, Any]] = defaults.DATA_SETTINGS
     budget: ClassVar[Mapping[str, Any]] = {"run.steps": 300_000}
 
     @property
@@ -111,29 +75,12 @@ class EnvTask:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Where its defaults differ from the general ones: as many skills as actions, if there are not too many.
-
-        Skills of a single action need a plane wherever the action changes: with many observations too few are found.
-        """
-        if self.spec.continuous:
-            return {**SETTINGS, "policy.hyperplanes": PLANES_OF_CONTROLS, "policy.skills": "linear"}
-        if not self.is_scaled:  # A weight for every place: skills need hardly any planes.
-            return {**SETTINGS, "policy.hyperplanes": 1, "policy.skills": "linear"}
-        planes = min(max(1, (self.spec.num_actions - 1).bit_length()), MOST_PLANES)
-        skills = "constant" if len(self.inputs) <= FEW_INPUTS else "linear"
-        return {**SETTINGS, "policy.hyperplanes": planes, "policy.skills": skills}
+        """Where its defaults differ from the general ones."""
+        return defaults.settings_of(self.spec, self.is_scaled)
 
     @property
     def budget_settings(self) -> tuple[tuple[int, Mapping[str, Any]], ...]:
-        """Skills of one action each are found by the search for a start, where there are enough of them. States by their
-        number need no planes: each has a weight of its own."""
-        if not self.is_scaled:
-            return ((LEAST_STEADY, {**STEADY_SETTINGS, **LONG_BATCHES, "policy.hyperplanes": 0}),)
-        if self.settings["policy.skills"] == "constant":
-            return ()
-        is_small = self.spec.num_actions * (len(self.inputs) + 1) <= MOST_SEARCHED
-        race = {**RACE_SETTINGS, **(SEARCH_SETTINGS if is_small else {})}
-        return (LEAST_STEADY, {**STEADY_SETTINGS, **PLANES_SETTINGS}), (LEAST_RACED, race)
+        return defaults.by_steps(self.spec, self.is_scaled)
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -15,11 +15,12 @@ from gymnasium import spaces
 from asap.base.errors import UserError
 from asap.base.spec import Spec
 from asap.envs.gymnasium.checked_env import DEFAULT_LIMIT
+from asap.envs.gymnasium.defaults import PLAY_SETTINGS
 from asap.envs.gymnasium.family import Axis
 from asap.envs.gymnasium.make import EnvLimits, EnvNotMade, EnvSource
 from asap.envs.gymnasium.names import action_names, observation_names
 from asap.envs.gymnasium.spaces import check_spaces
-from asap.envs.gymnasium.task import DISCOUNT, PLAY_SETTINGS, EnvTask, require_fit, seen_from, spec_of_spaces
+from asap.envs.gymnasium.task import DISCOUNT, EnvTask, require_fit, seen_from, spec_of_spaces
 from asap.envs.jax_native.env import Dynamics, JaxEnv
 from asap.envs.jax_native.interface import (
     GYMNAX,
