@@ -174,8 +174,8 @@ def test_continuous_actions_are_learned_within_their_bounds():
         ("CartPole-v1", 1, "constant"),
         ("Acrobot-v1", 2, "constant"),
         ("Pendulum-v1", 2, "linear"),
-        ("FrozenLake-v1", 1, "linear"),
-        ("Walk9", 1, "linear"),
+        ("FrozenLake-v1", 0, "linear"),
+        ("Walk9", 2, "linear"),
     ],
 )
 def test_defaults_fit_the_environment(env, planes, skills):

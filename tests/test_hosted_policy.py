@@ -212,7 +212,7 @@ def test_the_regularity_of_both_ways_is_the_same():
     policy = policy_of("linear", "linear")
     batch = steps(policy, False)._replace(counts=np.arange(SAMPLES) < 20)
     config = LearnConfig(entropy=0.5, softening=0.7, softening_floor=0.5)
-    closed, automatic = _closed_form(config, policy, batch), _by_autodiff(config, policy, batch)
+    closed, automatic = _closed_form(config, 0.5, policy, batch), _by_autodiff(config, 0.5, policy, batch)
     for one, other in zip(jax.tree.leaves(closed), jax.tree.leaves(automatic)):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
 

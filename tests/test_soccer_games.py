@@ -223,7 +223,7 @@ def test_strikers_are_found_by_name():
         chances = find_controller(task, name).probabilities(jnp.asarray(place))
         assert task.env.spec.action_names[int(chances.argmax())] == action and float(chances.sum()) == 1
     for wrong in ("dist:", "dist:x", "dist:-3", "dist:nan", "twelve"):
-        with pytest.raises(UserError, match="--controller"):
+        with pytest.raises(UserError, match="--policy"):
             find_controller(task, wrong)
 
 

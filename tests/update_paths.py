@@ -359,10 +359,13 @@ def dataset(episodes: Sequence[Episode]) -> Any:
             episode.x[:-1], *numbers, episode.x[-1], np.float32(episode.descriptor), episode.terminated
         )
 
+    lengths = np.array([episode.length for episode in episodes])
     return SimpleNamespace(
         layout=Layout("any", 1, 2, np.float32(episodes[0].descriptor)),
         longest=max(episode.length for episode in episodes),
         num_episodes=len(episodes),
-        episodes=SimpleNamespace(success=np.zeros(len(episodes), bool)),
+        episodes=SimpleNamespace(
+            success=np.zeros(len(episodes), bool), start=np.cumsum(lengths) - lengths, length=lengths
+        ),
         read=read,
     )

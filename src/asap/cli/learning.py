@@ -97,7 +97,7 @@ def train(
     ] = False,
     tensorboard: Annotated[str | None, typer.Option(metavar="DIR", help=_TENSORBOARD)] = None,
     wandb: Annotated[str | None, typer.Option(metavar="PROJECT", help="Log to Weights & Biases.")] = None,
-    preset: Annotated[str | None, typer.Option(help="A named setting: paper, or algorithm-1.")] = None,
+    preset: Annotated[str | None, typer.Option(help="A named setting: paper, algorithm-1 or steady.")] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="TOML file with settings.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET)] = None,
     workers: Annotated[str, typer.Option(help=WORKERS)] = "0",
