@@ -110,6 +110,12 @@ def compiled(function: Callable, **options: Any) -> Callable:
     return jax.jit(function, compiler_options=_compiler_options(), **options)
 
 
+def compiled_when_called(function: Callable) -> Callable:
+    """The same for functions of modules: to import them changes nothing in the process."""
+    program = functools.cache(lambda: compiled(function))
+    return functools.wraps(function)(lambda *arguments: program()(*arguments))
+
+
 def over_seeds(function: Callable) -> Callable:
     """`vmap` over seeds; a single seed is done without, because a loop under `vmap` selects its whole carry at each
     step."""

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from asap.base.arrays import compiled
+from asap.base.arrays import compiled_when_called
 from asap.data.dataset import Dataset
 from asap.experience.critic import Critic, lambda_advantages, new_critic
 from asap.experience.minibatches import Batches
@@ -96,7 +96,7 @@ def _seen(value: FittedValue, x: Float[Array, "O T L"], m: Float[Array, "Z T L"]
     return value.critic.features(*flat).reshape(-1, *x.shape[1:])
 
 
-@compiled
+@compiled_when_called
 def _sums(value: FittedValue, batch: Batch) -> tuple[Float[Array, "G G"], Float[Array, "G"]]:
     steps = batch.steps
     now = jnp.where(steps.counts, _seen(value, steps.observation, steps.descriptor), 0.0)
@@ -113,7 +113,7 @@ def _sums(value: FittedValue, batch: Batch) -> tuple[Float[Array, "G G"], Float[
     return gram, jnp.einsum("gtl,tl->g", traces, steps.reward)
 
 
-@compiled
+@compiled_when_called
 def _advantages(value: FittedValue, batch: Batch) -> Float[Array, "T L"]:
     steps, weights = batch.steps, value.critic.weights
     values, after = (

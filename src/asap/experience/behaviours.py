@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from asap.base.arrays import compiled
+from asap.base.arrays import compiled_when_called
 from asap.base.errors import UserError
 from asap.base.spec import Spec, Task
 from asap.base.types import Transition
@@ -60,7 +60,7 @@ class LoggedPolicy(NamedTuple):
         return np.asarray(_log_probs(self.policy, steps))[:count]
 
 
-@compiled
+@compiled_when_called
 def _log_probs(policy: ASAPPolicy, steps: Transition) -> Float[Array, "N"]:
     return score_in_order(policy, steps, MARGINAL).log_prob
 

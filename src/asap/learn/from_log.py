@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from asap.base.arrays import compiled, stack
+from asap.base.arrays import compiled_when_called, stack
 from asap.base.errors import UserError
 from asap.base.numbers import number
 from asap.base.spec import Task, TaskSet
@@ -244,7 +244,7 @@ def gains_of(policies: ASAPPolicy, held: HeldOut) -> list[StepGain]:
     return [gain(log_prob - held.log_prob, held) for log_prob in np.asarray(_log_probs(policies, held.steps))]
 
 
-@compiled
+@compiled_when_called
 def _log_probs(policies: ASAPPolicy, steps: Transition) -> Float[Array, "P N"]:
     return jax.vmap(functools.partial(score, step=steps, gradient=MARGINAL))(policies).log_prob
 
