@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from asap.paper.pinball import Ball, Board, Pinball, is_installed, meets, pinball
+from asap.paper.pinball import Board, Pinball, RollingBall, is_installed, meets, pinball
 
 needs_package = pytest.mark.skipif(not is_installed(), reason="pip install pynball-rl")
 
@@ -27,7 +27,7 @@ transition, edges_met = jax.jit(Pinball().transition), jax.jit(meets)
 
 
 def step(board, position, velocity, action):
-    state = Ball(jnp.float32(position), jnp.float32(velocity), jnp.array(False))
+    state = RollingBall(jnp.float32(position), jnp.float32(velocity), jnp.array(False))
     found = transition((), state, jnp.int32(action), board)
     return (
         np.asarray(found.state.position),
@@ -86,7 +86,7 @@ def test_steps_are_those_of_the_package():
     for number in range(steps):
         if number % 4 == 0:
             action = int(generator.integers(5))
-        state = Ball(jnp.float32(x[:2]), jnp.float32(x[2:]), jnp.array(False))
+        state = RollingBall(jnp.float32(x[:2]), jnp.float32(x[2:]), jnp.array(False))
         ours = transition((), state, jnp.int32(action), task.task)
         after, reward, ended, _ = theirs.step(action)
         close = np.allclose(np.concatenate(ours.state[:2]), after, atol=1e-4)

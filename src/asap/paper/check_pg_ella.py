@@ -62,13 +62,13 @@ def regression_claim(num_samples: int, seeds: int) -> Claim:
     expected = np.array(EXPECTED[num_samples])
     near, better = abs(errors / expected - 1).max() <= TOLERANCE, errors[1] < errors[0]
     words = f"ELLA, regression with {num_samples} samples: error of the parameters alone -> shared"
-    said, note = "{:.3f} -> {:.3f}".format(*expected), ""
+    said, note = "{:.3f} -> {:.3f} (another implementation of ours)".format(*expected), ""
     if num_samples < NUM_NUMBERS:
         bare = np.mean([regression_errors(num_samples, seed, ridge_in_gamma=False).shared for seed in range(seeds)])
         note = (
-            f"The tolerance is 25 %, both ways. {num_samples} samples say nothing of {NUM_NUMBERS - num_samples} of the {NUM_NUMBERS} "
-            f"directions. Gamma holds the ridge of the loss here, and weighs them a little; with the data alone in Gamma it is {bare:.3f}. "
-            "Which of the two the expected number is of, is not known"
+            f"the tolerance is 25 %, both ways. {num_samples} samples say nothing about {NUM_NUMBERS - num_samples} of the {NUM_NUMBERS} "
+            "directions. Here Gamma has the ridge of the loss, so that L is still held near alpha there. With the data alone in Gamma, the "
+            f"shared error is {bare:.3f}. Which of the two the expected number had is not known"
         )
     return Claim(words, said, "{:.3f} -> {:.3f}".format(*errors), None, bool(near and better), note, seeds)
 

@@ -151,7 +151,7 @@ def of_pinball(seeds: Sequence[int], steps: int, system: SkillChaining = IN_PINB
     ]  # fmt: skip
 
 
-class Returns(NamedTuple):
+class RecordedReturns(NamedTuple):
     """What each of the first episodes returned."""
 
     state: ChainState
@@ -161,23 +161,23 @@ class Returns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recorded:
+class ReturnRecorder:
     """Learns, and writes down returns."""
 
     learner: ChainLearner
 
-    def begin(self, key: Key) -> Returns:
-        return Returns(self.learner.begin(key), jnp.float32(0), jnp.int32(0), jnp.zeros(LAST))
+    def begin(self, key: Key) -> RecordedReturns:
+        return RecordedReturns(self.learner.begin(key), jnp.float32(0), jnp.int32(0), jnp.zeros(LAST))
 
-    def choose(self, key: Key, state: Returns, x: Float[Array, "O"], m: Float[Array, "Z"]) -> StepChoice:
+    def choose(self, key: Key, state: RecordedReturns, x: Float[Array, "O"], m: Float[Array, "Z"]) -> StepChoice:
         inner, skill, action = self.learner.choose(key, state.state, x, m)
         return StepChoice(state._replace(state=inner), skill, action)
 
-    def learn(self, key: Key, state: Returns, step: Transition) -> Returns:
+    def learn(self, key: Key, state: RecordedReturns, step: Transition) -> RecordedReturns:
         total = state.total + step.reward
         returns = state.returns.at[jnp.where(step.ended, state.count, LAST)].set(total, mode="drop")
         inner = self.learner.learn(key, state.state, step)
-        return Returns(inner, jnp.where(step.ended, 0.0, total), state.count + step.ended, returns)
+        return RecordedReturns(inner, jnp.where(step.ended, 0.0, total), state.count + step.ended, returns)
 
 
 def play_pinball(
@@ -187,7 +187,7 @@ def play_pinball(
     tasks, counter = pinball("easy"), StepCounter(len(seeds), steps)
     with contextlib.closing(counted_play(tasks, seeds, counter)) as play:
         learner = dataclasses.replace(system.learner(tasks, inputs_of(tasks, play)), optimism=PINBALL_OPTIMISM)
-        found = play.learn(Recorded(learner)).state
+        found = play.learn(ReturnRecorder(learner)).state
     counts = np.minimum(found.count, LAST)
     means = [row[min(FIRST, count - 1) : count].mean() for row, count in zip(np.asarray(found.returns), counts)]
     return found.state.chain, np.asarray(means)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -33,6 +34,11 @@ class Claim:
         ci = None if self.ci is None else [round(limit, 4) for limit in self.ci]
         row = {"claim": self.claim, "paper": self.paper, "ours": self.ours, "ci": ci, "seeds": self.seeds}
         return {**row, "pass": bool(self.passed), "note": self.note}
+
+    @classmethod
+    def of_dict(cls, row: Mapping[str, Any]) -> "Claim":
+        parts = {("passed" if name == "pass" else name): value for name, value in row.items()}
+        return cls(**{**parts, "ci": None if parts["ci"] is None else tuple(parts["ci"])})
 
 
 @dataclass(frozen=True)

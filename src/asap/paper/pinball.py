@@ -62,7 +62,7 @@ class Board(NamedTuple):
         return cls(*places, np.float32(corners), np.float32(edges), np.int32(obstacle), is_parallel)
 
 
-class Ball(NamedTuple):
+class RollingBall(NamedTuple):
     position: Float[Array, "2"]
     velocity: Float[Array, "2"]
     at_goal: Bool[Array, ""]
@@ -79,29 +79,29 @@ class Pinball(Env):
         discount=0.99,
     )
 
-    def reset(self, key: Key, task: Board) -> Ball:
+    def reset(self, key: Key, task: Board) -> RollingBall:
         which = (uniforms(key)[0] * len(task.starts)).astype(jnp.int32)
-        return Ball(task.starts[which], jnp.zeros(2), jnp.array(False))
+        return RollingBall(task.starts[which], jnp.zeros(2), jnp.array(False))
 
     def noise(self, key: Key) -> tuple[()]:
         return ()
 
-    def transition(self, noise: tuple[()], state: Ball, action: Int[Array, ""], task: Board) -> Timestep:
+    def transition(self, noise: tuple[()], state: RollingBall, action: Int[Array, ""], task: Board) -> Timestep:
         pushed = jnp.clip(state.velocity + jnp.asarray(PUSHES)[action], -1.0, 1.0)
         ball = state._replace(velocity=pushed, at_goal=jnp.array(False))
         ball = jax.lax.fori_loop(0, MOVES, lambda number, ball: moved(ball, number == MOVES - 1, task), ball)
         position = jnp.clip(ball.position, 0.0, 1.0)
         reward = GOAL_REWARD * ball.at_goal - jnp.asarray(COSTS)[action]
-        return Timestep(Ball(position, DRAG * ball.velocity, ball.at_goal), reward, ball.at_goal, ball.at_goal)
+        return Timestep(RollingBall(position, DRAG * ball.velocity, ball.at_goal), reward, ball.at_goal, ball.at_goal)
 
-    def observe(self, state: Ball, task: Board) -> Float[Array, "4"]:
+    def observe(self, state: RollingBall, task: Board) -> Float[Array, "4"]:
         return jnp.concatenate([state.position, state.velocity])
 
     def descriptor(self, task: Board) -> Float[Array, "2"]:
         return task.goal
 
 
-def moved(ball: Ball, is_last: Bool[Array, ""], board: Board) -> Ball:
+def moved(ball: RollingBall, is_last: Bool[Array, ""], board: Board) -> RollingBall:
     """A twentieth of a step; a ball at the goal stays there. After a reflection in the last one it moves once more."""
     at, velocity = ball.position + ball.velocity * board.radius / MOVES, ball.velocity
     met = meets(at, velocity, board)
@@ -114,7 +114,7 @@ def moved(ball: Ball, is_last: Bool[Array, ""], board: Board) -> Ball:
     after = jnp.where(met.any(), jnp.where(turns, -velocity, reflected), velocity)
     at = jnp.where(met.any() & is_one & is_last, at + after * board.radius / MOVES, at)
     at_goal = jnp.hypot(*(at - board.goal)) < board.goal_radius + board.radius
-    return jax.tree.map(lambda old, new: jnp.where(ball.at_goal, old, new), ball, Ball(at, after, at_goal))
+    return jax.tree.map(lambda old, new: jnp.where(ball.at_goal, old, new), ball, RollingBall(at, after, at_goal))
 
 
 def meets(at: Float[Array, "2"], velocity: Float[Array, "2"], board: Board) -> Bool[Array, "E"]:

@@ -1,7 +1,11 @@
 """Whether the systems that ASAP is compared with do what their papers say: the checks of all of them, for `asap reproduce`."""
 
-from collections.abc import Callable
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from asap import __version__, rivals
 from asap.paper import (
     check_option_critic,
     check_parameterized_skills,
@@ -11,6 +15,8 @@ from asap.paper import (
 )
 from asap.paper.claims import Claim, Finding
 from asap.paper.laboratory import Laboratory
+from asap.rivals.kept import Row, kept_rows
+from asap.runs.directory import print_note
 from asap.runs.loggers import Phase
 
 Check = Callable[[int, bool, Phase], list[Claim]]  # Of how many seeds, whether quick, and who hears what is under way.
@@ -37,5 +43,22 @@ def skill_chaining(laboratory: Laboratory) -> Finding:
 
 
 def _found(check: Check, laboratory: Laboratory, name: str) -> Finding:
-    with laboratory.telling(name) as tell:
-        return Finding(check(laboratory.seeds, laboratory.quick, tell))
+    """Kept in a file when it is done, so that a stopped command goes on with the next check."""
+
+    def compute(_: Sequence[int]) -> list[Row]:
+        with laboratory.telling(name) as tell:
+            claims = check(laboratory.seeds, laboratory.quick, tell)
+        return [{"claims": [claim.as_dict() for claim in claims]}]
+
+    folder = laboratory.out / "runs" / "rivals"
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = {"seeds": laboratory.seeds, "quick": laboratory.quick, "version": __version__, "code": _digest(check)}
+    path = folder / f"{name}-{laboratory.seeds}{'-quick' if laboratory.quick else ''}.json"
+    (row,) = kept_rows(lambda _: path, stamp, [0], compute, print_note)
+    return Finding([Claim.of_dict(claim) for claim in row["claims"]])
+
+
+def _digest(check: Check) -> str:
+    """Of the systems and the check: what an earlier code has found is not used."""
+    files = [Path(inspect.getfile(check)), *sorted(Path(rivals.__file__).parent.glob("*.py"))]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
