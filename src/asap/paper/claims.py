@@ -65,11 +65,13 @@ class Film:
 
 @dataclass(frozen=True)
 class Finding:
-    """`pictures` by the name of their file, without its ending; `page` is more in Markdown, on a page of its own."""
+    """`pictures` by the name of their file, without its ending; `page` is more in Markdown, on a page of its own.
+    `seconds` is what it took earlier, where it was kept."""
 
     claims: list[Claim]
     pictures: dict[str, Picture | Film] = field(default_factory=dict)
     page: str = ""
+    seconds: float = 0.0
 
 
 def curves_of(records: Mapping[str, TrainedRun], title: str) -> Picture:
