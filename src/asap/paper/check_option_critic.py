@@ -33,7 +33,7 @@ def check(seeds: int, quick: bool, tell: Phase) -> list[Claim]:
         learner = tabular_learner(SYSTEMS[name], AFTER_MOVE)
         found[name] = Recovery.of(goal_change(learner, AFTER_MOVE, runs, episodes, heard))
     first = {name: float(np.median(recovery.first)) for name, recovery in found.items()}
-    ours, note = found[OPTION_CRITIC], "; ".join(f"{name}: {in_words(recovery)}" for name, recovery in found.items())
+    ours, note = found[OPTION_CRITIC], ". ".join(f"{name}: {in_words(recovery)}" for name, recovery in found.items())
     sooner = [
         Claim(
             claim=f"four rooms: after the goal has moved, Option-Critic needs less than half of the steps of {whose}",
@@ -47,7 +47,7 @@ def check(seeds: int, quick: bool, tell: Phase) -> list[Claim]:
         for other, whose in ((SARSA, "Sarsa"), (PRIMITIVE, "a primitive actor-critic"))
     ]
     late = Claim(
-        claim="four rooms: in the end Option-Critic is near the new goal's shortest ways",
+        claim="four rooms: in the end Option-Critic is near the shortest paths to the new goal",
         paper="as before the change (a picture)",
         ours=f"{np.median(ours.last):.0f} steps per episode in the last 100",
         ci=median_limits(ours.last),

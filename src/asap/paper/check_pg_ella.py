@@ -66,7 +66,7 @@ def regression_claim(num_samples: int, seeds: int) -> Claim:
     if num_samples < NUM_NUMBERS:
         bare = np.mean([regression_errors(num_samples, seed, ridge_in_gamma=False).shared for seed in range(seeds)])
         note = (
-            f"the tolerance is 25 %, both ways. {num_samples} samples say nothing about {NUM_NUMBERS - num_samples} of the {NUM_NUMBERS} "
+            f"the tolerance is 25 %, up and down. {num_samples} samples say nothing about {NUM_NUMBERS - num_samples} of the {NUM_NUMBERS} "
             "directions. Here Gamma has the ridge of the loss, so that L is still held near alpha there. With the data alone in Gamma, the "
             f"shared error is {bare:.3f}. Which of the two the expected number had is not known"
         )
