@@ -1,5 +1,7 @@
 """Four rooms is the classic map of 104 cells, and its two kinds of slip are what their names say; its experiment compares."""
 
+import signal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -119,3 +121,27 @@ def test_recorded_runs_are_kept(tmp_path, monkeypatch):
     assert (experiment.recorded(laboratory, experiment.OPTION_CRITIC, AFTER_MOVE, 3) == lengths).all()
     with pytest.raises(TypeError):
         experiment.recorded(laboratory, experiment.OPTION_CRITIC, AFTER_MOVE, 4)
+
+
+def test_a_run_of_asap_does_not_depend_on_the_others(tmp_path):
+    small = Laboratory(tmp_path / "one", seeds=1, seed=1), Laboratory(tmp_path / "two", seeds=2)
+    alone, both = (experiment.recorded(each, experiment.LEARNS_ON, AFTER_MOVE, 2) for each in small)
+    assert (alone[0] == both[1]).all() and (both[0] != both[1]).any()
+
+
+def test_a_stop_keeps_the_runs_that_are_done(tmp_path, monkeypatch):
+    laboratory = Laboratory(tmp_path, seeds=2)
+    learn, learned = experiment.asap_goal_change, []
+
+    def stopped_later(arm, slip, runs, num_episodes, heard):
+        laboratory.stop.requested = signal.SIGTERM if learned else None
+        learned.append(runs)
+        return learn(arm, slip, runs, num_episodes, heard)
+
+    monkeypatch.setattr(experiment, "asap_goal_change", stopped_later)
+    with pytest.raises(SystemExit):
+        experiment.recorded(laboratory, experiment.LEARNS_ON, AFTER_MOVE, 2)
+    laboratory.stop.requested = None
+    monkeypatch.setattr(experiment, "asap_goal_change", learn)
+    assert learned == [range(0, 1), range(1, 2)] and len(list((tmp_path / "runs/four-rooms").iterdir())) == 1
+    assert experiment.recorded(laboratory, experiment.LEARNS_ON, AFTER_MOVE, 2).shape == (2, 4)

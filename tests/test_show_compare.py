@@ -77,6 +77,12 @@ def test_each_method_has_its_mean_its_seeds_and_its_label():
     assert labels["approximately optimal partition"][1] is near
 
 
+def test_a_lucky_seed_among_methods_is_not_enlarged():
+    lucky = [*curves(-300), *curves(55, num_seeds=1)]
+    assert len(compare_curves({"lucky": lucky, "stuck": curves(-300)}, REFERENCE).axes) == 1
+    assert len(compare_curves({"lucky": lucky}, REFERENCE).axes) == 2
+
+
 def test_of_many_methods_each_has_a_panel_with_the_first_one_in_it():
     figure = compare_curves(MANY, between=(("random play", -400.0), ("solved", 40.0)))
     panels = [axes for axes in figure.axes if axes.axison]

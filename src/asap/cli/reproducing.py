@@ -96,8 +96,9 @@ def _chapter(experiment: "Experiment", laboratory: "Laboratory", as_json: bool) 
         _write_page(laboratory.out, experiment, outcome.page, pictures)
     rows = [claim.as_dict() for claim in outcome.claims]
     commands = [f"asap reproduce {experiment.name} --seeds {laboratory.seeds} --seed {laboratory.seed}"]
+    seconds = time.monotonic() - began
     commands += [record.command for label, record in laboratory.records.items() if label not in known]
-    chapter = Chapter(experiment.name, experiment.title, rows, pictures, commands, time.monotonic() - began)
+    chapter = Chapter(experiment.name, experiment.title, rows, pictures, commands, max(seconds, outcome.seconds))
     if not as_json:
         to_stdout(_in_words(chapter, laboratory.out))
     return chapter

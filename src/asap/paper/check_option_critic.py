@@ -15,20 +15,25 @@ from asap.rivals.goal_change import (
     goal_change,
     tabular_learner,
 )
+from asap.runs.loggers import Phase
 
 FIRST_SEED, QUICK_EPISODES = 1000, 400
 HALF, NEAR = 0.5, 60.0
 
 
-def check(seeds: int, quick: bool) -> list[Claim]:
+def check(seeds: int, quick: bool, tell: Phase) -> list[Claim]:
     """The goal-change experiment with the slip of the authors' public code; `quick`: with fewer episodes."""
     episodes, runs = QUICK_EPISODES if quick else EPISODES, range(FIRST_SEED, FIRST_SEED + seeds)
-    found = {
-        name: Recovery.of(goal_change(tabular_learner(SYSTEMS[name], AFTER_MOVE), AFTER_MOVE, runs, episodes))
-        for name in (OPTION_CRITIC, SARSA, PRIMITIVE)
-    }
+    found = {}
+    for name in (OPTION_CRITIC, SARSA, PRIMITIVE):
+
+        def heard(slowest: int, name: str = name) -> None:
+            tell(f"{name}, {slowest:,} of {2 * episodes:,} episodes")
+
+        learner = tabular_learner(SYSTEMS[name], AFTER_MOVE)
+        found[name] = Recovery.of(goal_change(learner, AFTER_MOVE, runs, episodes, heard))
     first = {name: float(np.median(recovery.first)) for name, recovery in found.items()}
-    ours, note = found[OPTION_CRITIC], "; ".join(f"{name}: {in_words(recovery)}" for name, recovery in found.items())
+    ours, note = found[OPTION_CRITIC], ". ".join(f"{name}: {in_words(recovery)}" for name, recovery in found.items())
     sooner = [
         Claim(
             claim=f"four rooms: after the goal has moved, Option-Critic needs less than half of the steps of {whose}",
@@ -42,7 +47,7 @@ def check(seeds: int, quick: bool) -> list[Claim]:
         for other, whose in ((SARSA, "Sarsa"), (PRIMITIVE, "a primitive actor-critic"))
     ]
     late = Claim(
-        claim="four rooms: in the end Option-Critic is near the new goal's shortest ways",
+        claim="four rooms: in the end Option-Critic is near the shortest paths to the new goal",
         paper="as before the change (a picture)",
         ours=f"{np.median(ours.last):.0f} steps per episode in the last 100",
         ci=median_limits(ours.last),

@@ -15,6 +15,7 @@ from asap.base.stats import bootstrap_interval
 from asap.paper.claims import Claim
 from asap.rivals import dart_arm
 from asap.rivals.charts import fit_skill
+from asap.runs.loggers import Phase
 
 PAPER = "da Silva, Konidaris, Barto (2012)"
 JUMP, NEAR_JUMP = 0.5, 0.1
@@ -43,10 +44,13 @@ class Misses(NamedTuple):
     num_charts: np.ndarray
 
 
-def check(seeds: int, quick: bool) -> list[Claim]:
+def check(seeds: int, quick: bool, tell: Phase) -> list[Claim]:
     """`quick` leaves the tolerances as they are, and takes few seeds."""
     count = min(seeds, 4) if quick else seeds
-    return surface_claims([found_surfaces(seed) for seed in range(count)]) + arm_claims(misses(range(count)))
+    tell("two surfaces")
+    claims = surface_claims([found_surfaces(seed) for seed in range(count)])
+    tell("the arm that throws darts")
+    return claims + arm_claims(misses(range(count)))
 
 
 def surfaces(tau: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n P"]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -34,6 +35,11 @@ class Claim:
         row = {"claim": self.claim, "paper": self.paper, "ours": self.ours, "ci": ci, "seeds": self.seeds}
         return {**row, "pass": bool(self.passed), "note": self.note}
 
+    @classmethod
+    def of_dict(cls, row: Mapping[str, Any]) -> "Claim":
+        parts = {("passed" if name == "pass" else name): value for name, value in row.items()}
+        return cls(**{**parts, "ci": None if parts["ci"] is None else tuple(parts["ci"])})
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -59,11 +65,13 @@ class Film:
 
 @dataclass(frozen=True)
 class Finding:
-    """`pictures` by the name of their file, without its ending; `page` is more in Markdown, on a page of its own."""
+    """`pictures` by the name of their file, without its ending; `page` is more in Markdown, on a page of its own.
+    `seconds` is what it took earlier, where it was kept."""
 
     claims: list[Claim]
     pictures: dict[str, Picture | Film] = field(default_factory=dict)
     page: str = ""
+    seconds: float = 0.0
 
 
 def curves_of(records: Mapping[str, TrainedRun], title: str) -> Picture:

@@ -66,7 +66,7 @@ _CHECK = functools.partial(Experiment, module="rivals_checks")
 CHECKS = (
     _CHECK("check-option-critic", function="option_critic", title="Option-Critic finds a goal that has moved"),
     _CHECK("check-pg-ella", function="pg_ella", title="ELLA and PG-ELLA share a basis over tasks", seeds=5),
-    _CHECK("check-q-pamdp", function="q_pamdp", title="Q-PAMDP learns numbers of actions", seeds=5),
+    _CHECK("check-q-pamdp", function="q_pamdp", title="Q-PAMDP learns numbers of actions", seeds=10),
     _CHECK("check-parameterized-skills", function="parameterized_skills", title="Skills as functions of the task"),
     _CHECK("check-skill-chaining", function="skill_chaining", title="Skills that lead back from the goal"),
 )

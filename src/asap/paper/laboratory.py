@@ -29,7 +29,7 @@ from asap.model.source import start_from, transfer_settings
 from asap.model.training import train_run
 from asap.policy.policy import ASAPPolicy
 from asap.runs.directory import Run
-from asap.runs.loggers import no_phase
+from asap.runs.loggers import Phase, no_phase
 from asap.runs.signals import StopRequest
 
 AT_ONCE = 200  # Episodes of each policy in one round of `play`.
@@ -118,10 +118,22 @@ class Laboratory:
     quick: bool = False
 
     @contextlib.contextmanager
-    def counting(self, label: str, steps: int) -> Iterator[Callable[[int], None]]:
-        """Who hears how many of so many steps are done, of what is no training run of this library."""
-        with self.progress(override(Config(), {"run.steps": max(steps, 1)}), label) as progress:
+    def counting(self, label: str, budget: int, unit: str = "steps") -> Iterator[Callable[[int], None]]:
+        """Who hears how many of so many steps (or episodes) are done, of what is no training run of this library."""
+        with self.progress(override(Config(), {f"run.{unit}": max(budget, 1)}), label) as progress:
             yield progress.count
+
+    @contextlib.contextmanager
+    def telling(self, label: str) -> Iterator[Phase]:
+        """Who hears in words what is under way, and lets a stop through."""
+        with self.progress(Config(), label) as progress:
+
+            def tell(words: str) -> None:
+                if self.stop.requested:
+                    raise SystemExit(self.stop.exit_code)
+                progress.phase(words)
+
+            yield tell
 
     def train(self, label: str, tasks: list[str], settings: Values = NO_VALUES) -> TrainedRun:
         """Trains all seeds, or goes on with an earlier run of the same label; it must have the same settings."""

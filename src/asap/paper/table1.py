@@ -114,7 +114,8 @@ class Bench:
     """Runs what is missing, and keeps it."""
 
     def __init__(self, laboratory: Laboratory):
-        self.laboratory, self.folder = laboratory, laboratory.out / "runs" / "table1"
+        self.laboratory = laboratory
+        self.folder = laboratory.out / "runs" / ("table1-quick" if laboratory.quick else "table1")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.seeds = tuple(range(laboratory.seed, laboratory.seed + laboratory.seeds))
         self.steps, self.cycles = (20_000, 50_000) if laboratory.quick else (STEPS, CYCLES)

@@ -67,6 +67,7 @@ TRACK_WORDS = {
     "equal": "Equal representation: skills are distributions over actions, and what chooses among them sees [1, x, y]",
     "native": "Native features: what the authors of each system used",
 }
+PRACTISED = " The curves of pg-ella and parameterized-skills fall where they begin another task of their family."
 CAPTION = "Return of the training episodes by environment steps. Thin: seeds. Thick: interquartile mean with its 95 % interval."
 
 
@@ -151,13 +152,13 @@ def _ahead(returns: Returns, scales: Mapping[str, "ReturnScale"]) -> str:
 def _returns(returns: Returns, scales: Mapping[str, "ReturnScale"], laboratory: Laboratory) -> str:
     blocks = [
         "Scaled returns of fresh episodes after learning (IQM over seeds, 95 % interval), and the difference to ASAP with the same "
-        "features (native for controls). Differences whose interval holds 0 are in brackets. Steps, seconds and parameters are of one seed."
+        "features (native for controls). Differences whose interval holds 0 are in brackets. Steps, processor seconds and parameters are of one seed."
     ]
     for task, systems in returns.items():
         lines = [
             f"### {task}",
             "",
-            "| system | features | scaled return | minus ASAP | success | steps | seconds | parameters | seeds |",
+            "| system | features | scaled return | minus ASAP | success | steps | processor seconds | parameters | seeds |",
             "|---|---|---|---|---|---|---|---|---|",
         ]
         for (name, track), rows in systems.items():
@@ -212,5 +213,7 @@ def domain_pictures(curves: Mapping[str, Mapping[str, list[SeedCurve]]]) -> dict
             chosen = {name: own for name, own in systems.items() if name in names and all(len(c.episodes) for c in own)}
             if len(chosen) > 1:
                 figure = compare_curves(chosen, title=f"{task}: {part}", xlabel="environment steps")
-                pictures[f"table1-{task}-{part}"] = Picture(figure, f"{task}. {CAPTION}")
+                pictures[f"table1-{task}-{part}"] = Picture(
+                    figure, f"{task}. {CAPTION}{PRACTISED if part == 'systems' and 'pg-ella' in chosen else ''}"
+                )
     return pictures

@@ -74,10 +74,10 @@ RUNS = {run.__name__: run for run in (transfer, scratch, frozen, joint, three)}
 
 def learned(system: System, names: list[str], setting: RunSetting, start: Any = None) -> tuple[Agents, Rows]:
     """The agents, and what came out for each seed: by task its return and success, steps, seconds and the curve."""
-    tasks, began = task_set(names), time.monotonic()
+    tasks, began = task_set(names), time.process_time()
     counter = setting.counter(len(setting.seeds), setting.budget)
     agents = system.learn(tasks, setting.seeds, counter, start)
-    seconds = (time.monotonic() - began) / len(setting.seeds)
+    seconds = (time.process_time() - began) / len(setting.seeds)
     played = agents.evaluation or evaluated(agents, tasks, setting.seeds)
     rows = [
         {

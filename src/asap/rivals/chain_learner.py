@@ -95,6 +95,9 @@ class ChainLearner:
     refit_every: int
     sweeps: int
     learns_skills: bool
+    optimism: float = (
+        COMPLETION  # What a new option is worth everywhere at first: by default it is tried as soon as it may be.
+    )
 
     def begin(self, key: Key) -> ChainState:
         bases, num_inputs = self.bases, self.bases.choice.inputs.size
@@ -231,8 +234,7 @@ class ChainLearner:
         is_due = anyone(state.log.written % self.refit_every == 0)
         sets, usable, grows = jax.lax.cond(is_due, refit, lambda: (chain.sets, chain.usable, jnp.array(False)))
         is_new = jnp.concatenate([jnp.zeros(self.num_actions, bool), usable & ~chain.usable])
-        # Tried as soon as it may be: no choice is worth more than completing at once.
-        raised = jnp.where(is_new[:, None], COMPLETION * _one(bases), chain.values)
+        raised = jnp.where(is_new[:, None], self.optimism * _one(bases), chain.values)
         values = jax.lax.cond(is_due, lambda: raised, lambda: chain.values)
         num_options = jnp.minimum(growth.num_options + grows, self.num_options)
         chain = dataclasses.replace(chain, sets=sets, usable=usable, values=values)

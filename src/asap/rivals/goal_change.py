@@ -5,7 +5,7 @@ All runs play in one loop over steps, in which each counts its own episodes: in 
 the longest. Who has played all of its episodes goes on until the last has, and that is not recorded.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +20,7 @@ from asap.envs.core import CompiledTasks, begin
 from asap.envs.four_rooms import CELLS, FIRST_GOAL, LOWER_RIGHT, FourRooms, FourRoomsTask, four_rooms
 from asap.experience.compiled_play import LEARNING, begin_seed, learn_one_step, program
 from asap.experience.counted_play import Running, StepLearner
+from asap.experience.protocol import OnProgress, ignore_progress
 from asap.experience.rollout import no_episodes
 from asap.rivals.features import Inputs01, fourier
 from asap.rivals.option_critic import OptionCritic
@@ -42,7 +43,7 @@ _OPTIONS: dict[str, Any] = {
     "margin": 0.0,
     "reward_scale": 1.0,
 }
-OPTION_CRITIC, CONTROL, PRIMITIVE = "Option-Critic", "its control, beta = 1", "primitive actor-critic"
+OPTION_CRITIC, CONTROL, PRIMITIVE = "Option-Critic", "Option-Critic,\none-step options", "primitive actor-critic"
 Q_LEARNING, SARSA = "Q-learning", "Sarsa"
 SYSTEMS: dict[str, OptionCritic | Sarsa | QLearning] = {
     OPTION_CRITIC: OptionCritic(num_options=4, **_OPTIONS),
@@ -77,16 +78,16 @@ def goal_change(
     slip: str,
     seeds: Sequence[int],
     num_episodes: int = EPISODES,
-    check: Callable[[], None] = lambda: None,
+    heard: OnProgress = ignore_progress,
 ) -> Int[np.ndarray, "runs E"]:
-    """Steps of every episode, of the first goal and then of the second. `check` is called now and then."""
+    """Steps of every episode, of the first goal and then of the second. `heard` is told the episodes of the slowest run."""
     env, keys = FourRooms(slip), run_keys(seeds)
     goals = np.stack([np.full(len(seeds), FIRST_GOAL, np.int32), second_goals(seeds)], 1)
     recorded = program(_begun, "learner", "num_episodes")(env, keys, goals, learner=learner, num_episodes=num_episodes)
-    while (np.asarray(recorded.count) < 2 * num_episodes).any():
+    while (slowest := int(np.asarray(recorded.count).min())) < 2 * num_episodes:
+        heard(slowest)
         go_on = program(_go_on, "learner", "num_episodes")
         recorded = go_on(env, keys, goals, recorded, learner=learner, num_episodes=num_episodes)
-        check()
     return np.asarray(recorded.lengths)
 
 

@@ -5,7 +5,7 @@ episodes, and all else stays: policy, critic and the optimizer's moments.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,7 +25,7 @@ from asap.envs.core import CompiledTasks
 from asap.envs.four_rooms import CELLS, FIRST_GOAL, FourRooms, FourRoomsTask, four_rooms
 from asap.experience.compiled import Compiled
 from asap.experience.compiled_play import program
-from asap.experience.protocol import Batch
+from asap.experience.protocol import Batch, OnProgress, ignore_progress
 from asap.experience.rollout import Lane
 from asap.learn.state import Budget, TrainState, drawn_start, first_state
 from asap.learn.update import update
@@ -104,22 +104,23 @@ def asap_goal_change(
     slip: str,
     seeds: Sequence[int],
     num_episodes: int = EPISODES,
-    check: Callable[[], None] = lambda: None,
+    heard: OnProgress = ignore_progress,
 ) -> Int[np.ndarray, "runs E"]:
     """Steps of every episode, as of `goal_change`."""
     config, keys, second = arm.config, run_keys(seeds), second_goals(seeds)
     first = np.stack([first_goals(arm, seed, int(goal)) for seed, goal in zip(seeds, second)])
     tasks = TaskSet((four_rooms(slip),) * arm.num_goals, (1.0,) * arm.num_goals)
     starts = stack([drawn_start(config, tasks, seed) for seed in seeds])
-    states = program(_first_states, "phase")(keys, first, starts, phase=Phase(config, slip, num_episodes))
-    before, states = _learned(Phase(config, slip, num_episodes), keys, first, states, check)
+    phase = Phase(config, slip, num_episodes)
+    states = program(_first_states, "phase")(keys, first, starts, phase=phase)
+    before, states = _learned(phase, keys, first, states, heard)
     if arm.keeps_skills:
         policy = states.policy
         kept = Kept(policy.kept.planes, tuple(range(policy.num_skills)))
         states = eqx.tree_at(lambda all_runs: all_runs.policy, states, dataclasses.replace(policy, kept=kept))
-    phase = Phase(config, slip, num_episodes)
     states = program(_changed, "phase")(keys, second[:, None], states, phase=phase)
-    return np.concatenate([before, _learned(phase, keys, second[:, None], states, check)[0]], 1)
+    after, _ = _learned(phase, keys, second[:, None], states, lambda count: heard(num_episodes + count))
+    return np.concatenate([before, after], 1)
 
 
 def first_goals(arm: Arm, seed: int, second: int) -> Int[np.ndarray, "M"]:
@@ -164,11 +165,11 @@ def _changed(keys: Key, goals: Int[Array, "runs M"], states: TrainState, phase: 
 
 
 def _learned(
-    phase: Phase, keys: Key, goals: Int[np.ndarray, "runs M"], states: TrainState, check: Callable[[], None]
+    phase: Phase, keys: Key, goals: Int[np.ndarray, "runs M"], states: TrainState, heard: OnProgress
 ) -> tuple[Int[np.ndarray, "runs E"], TrainState]:
-    while (np.asarray(states.carry.count) < phase.num_episodes).any():
+    while (slowest := int(np.asarray(states.carry.count).min())) < phase.num_episodes:
+        heard(slowest)
         states = program(_go_on, "phase")(keys, goals, states, phase=phase)
-        check()
     return np.asarray(states.carry.lengths), states
 
 

@@ -122,7 +122,7 @@ def _draw(
     methods: list[Method], lines: Lines | None, title: str, ylabel: str = "return", xlabel: str = "episodes"
 ) -> Figure:
     """Returns climb from hundreds below zero and differ visibly only near the top, so there are two panels over the same
-    episodes: all of it below, the part that matters enlarged above. Where no seed got that far there is only one."""
+    episodes: all of it below, the part that matters enlarged above. Where none got that far there is only one."""
     enlarged = None if lines is None else _worth_enlarging(methods, lines)
     # The first panel carries most labels and is high enough for them.
     least = LABEL * (len(methods) + 3 * (lines is not None))
@@ -180,8 +180,9 @@ def _draw_apart(methods: list[Method], lines: Lines | None, title: str, ylabel: 
 
 
 def _worth_enlarging(methods: Sequence[Method], lines: Lines) -> tuple[float, float] | None:
-    """Where any seed got that far."""
-    highest = max(np.nanmax(curve.returns) for method in methods for curve in method.curves)
+    """Where any seed got that far; of several methods, where the mean of one did: seeds alone tell no methods apart."""
+    of_seeds = [curve.returns for method in methods for curve in method.curves]
+    highest = max(map(np.nanmax, of_seeds if len(methods) == 1 else [method.mean for method in methods]))
     return lines.enlarged if highest > lines.enlarged[0] else None
 
 
