@@ -12,7 +12,8 @@ CLASSIC, LANDERS, TABLES, MUJOCO = "Classic control", "Landers (Box2D)", "Number
 # What is known about how the defaults came about, a sentence each: the page prints them.
 DEFAULTS_TUNED: tuple[str, ...] = (
     "The defaults were chosen on seeds 0 to 22, a few seeds for each setting, and fixed in a commit before any fresh seed was run.",
-    "Settings that were tried: K of 0, 1 and 2; batches of 512, 1,024 and 2,048; entropy from 0 to 0.1; steps of 0.01 and 0.02; two designs of the race.",
+    "K of 0, 1 and 2 was tried, with batches of 512, 1,024 and 2,048 steps.",
+    "So were entropies from 0 to 0.1, steps of 0.01 and 0.02, and two designs of the race.",
 )
 
 
