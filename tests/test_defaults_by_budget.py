@@ -10,7 +10,7 @@ from asap.config.schema import LearnConfig
 from asap.experience.critic import table_critic
 from asap.learn.judge import fit
 from asap.learn.state import drawn_critic
-from asap.policy.surgery import has_one_skill, with_one_skill
+from asap.policy.surgery import has_one_skill, with_one_skill, without_idle_planes
 
 
 def chosen(env: str, steps: int | None = None, **options) -> tuple:
@@ -84,3 +84,13 @@ def test_one_skill_everywhere():
     one = with_one_skill(jax.tree.map(np.asarray, policy))
     assert has_one_skill(one) and not has_one_skill(policy)
     np.testing.assert_array_equal(one.skills.theta[3], policy.skills.theta[0])
+    assert without_idle_planes(policy).partition.num_planes == 2, "its skills differ"
+    shown = without_idle_planes(one)
+    assert (shown.partition.num_planes, shown.num_skills) == (0, 1)
+    np.testing.assert_array_equal(shown.skills.theta[0], policy.skills.theta[0])
+
+
+def test_planes_that_change_nothing_are_not_shown():
+    model = ASAP("Pendulum-v1", settings=["run.final_episodes=1"])
+    model.policy = with_one_skill(jax.tree.map(np.asarray, model.policy))
+    assert "no planes, 1 skill" in model.explain() and "A =" not in model.explain()

@@ -18,6 +18,7 @@ from asap.learn.state import parameter_digest
 from asap.model.verdict import Verdict
 from asap.policy.policy import ASAPPolicy
 from asap.policy.rules.from_policy import checked_digits
+from asap.policy.surgery import without_idle_planes
 from asap.runs.directory import Run, print_note
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def explanation(
     from asap.show.words.explain import explain, explain_played
 
     how = checked_digits("digits", digits), is_exact, shows_all
-    policy, outcome, count = model.policy, model.verdict, len(model.seeds)
+    policy, outcome, count = without_idle_planes(model.policy), model.verdict, len(model.seeds)
     index = None if shown is None else model.tasks.names.index(shown.name)
     tasks = model.tasks if shown is None else TaskSet((shown,), (1.0,))
 
@@ -122,7 +123,8 @@ def verdict(source: Verdict | Path | None, policies: ASAPPolicy) -> Verdict | No
 
 
 def plot_policy(model: "ASAP", shown: Task, title: str, play: Play) -> "Figure":
-    return plot(model.policy, model.tasks, shown, title, *_played([model.policy], play))
+    policy = without_idle_planes(model.policy)
+    return plot(policy, model.tasks, shown, title, *_played([policy], play))
 
 
 def _played(policies: Iterable[ASAPPolicy], play: Play) -> list[Evaluation | None]:
@@ -155,7 +157,7 @@ def brief(model: "ASAP") -> str:
     """On one line, from what is known: nothing is played. The return is that of the evaluation at the end of the training,
     and else of the end of the learning curve."""
     try:
-        names, policy = list(model.tasks.names), model.policy
+        names, policy = list(model.tasks.names), without_idle_planes(model.policy)
         parts = [
             f"task={(names[0] if len(names) == 1 else names)!r}",
             f"hyperplanes={policy.partition.num_planes}",

@@ -204,3 +204,10 @@ def with_one_skill(policy: ASAPPolicy) -> ASAPPolicy:
 def has_one_skill(policy: ASAPPolicy) -> bool:
     theta = np.asarray(parameters_of(policy).theta)
     return bool((theta == theta[:1]).all())
+
+
+def without_idle_planes(policy: ASAPPolicy) -> ASAPPolicy:
+    """Without any, where all skills are the same: it acts alike, and reads better."""
+    while policy.partition.num_planes and has_one_skill(policy):
+        policy = drop_plane(policy, 0, 0)
+    return policy
