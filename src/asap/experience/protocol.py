@@ -99,47 +99,10 @@ class Counters(NamedTuple):
 
 @runtime_checkable
 class CurvePlayer(Protocol):
-    """The part of an experience that evaluates what was learned from a log."""
+    """What evaluates policies: all that is needed of whoever plays beside logged data."""
 
-    plays: bool
-    least_episodes: int
-
-    def evaluate(
-        self,
-        policies: ASAPPolicy,
-        ids: EpisodeIds,
-        num_episodes: int,
-        deterministic: bool,
-        on_progress: OnProgress = ignore_progress,
-    ) -> Evaluation: ...
-
-    def look(self, policies: ASAPPolicy, update: int) -> Evaluation: ...
-
-    def close(self) -> None: ...
-
-
-@runtime_checkable
-class Experience(Protocol):
-    """Final classes: `Compiled`, `Hosted`, `Logged`."""
-
-    tasks: TaskSet
     plays: bool  # Whether policies can be evaluated: not where there is nothing but logged data.
-    together: bool  # All seeds in one program, by `vmap`; otherwise seed by seed, each with a batch size of its own.
-    most_updates: int  # Per feed; hosted 1, because the next batch needs the new policy.
     least_episodes: int  # Per evaluation: fewer would be no less work.
-
-    def begin(self, key: Key) -> Carry:
-        """Traced: what is there before the first update of a seed."""
-        ...
-
-    def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> Fed | list[Fed]:
-        """On the host: arrays with axes (updates, seeds, ...); not `together`: one per seed, None for who has
-        stopped."""
-        ...
-
-    def collect(self, key: Key, policy: ASAPPolicy, carry: Carry, fed: Fed) -> tuple[Carry, Batch]:
-        """Traced: plays, or hands on what was fed."""
-        ...
 
     def evaluate(
         self,
@@ -157,6 +120,30 @@ class Experience(Protocol):
         """On the host: what the learning curve shows of the policies, one per seed."""
         ...
 
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Experience(CurvePlayer, Protocol):
+    """Final classes: `Compiled`, `Hosted`, `Logged`."""
+
+    tasks: TaskSet
+    together: bool  # All seeds in one program, by `vmap`; otherwise seed by seed, each with a batch size of its own.
+    most_updates: int  # Per feed; hosted 1, because the next batch needs the new policy.
+
+    def begin(self, key: Key) -> Carry:
+        """Traced: what is there before the first update of a seed."""
+        ...
+
+    def feed(self, policies: ASAPPolicy, counters: Counters, active: Bool[np.ndarray, "seeds"]) -> Fed | list[Fed]:
+        """On the host: arrays with axes (updates, seeds, ...); not `together`: one per seed, None for who has
+        stopped."""
+        ...
+
+    def collect(self, key: Key, policy: ASAPPolicy, carry: Carry, fed: Fed) -> tuple[Carry, Batch]:
+        """Traced: plays, or hands on what was fed."""
+        ...
+
     def random_states(self) -> tuple[Float[np.ndarray, "O N"], Float[np.ndarray, "Z N"]] | None:
         """Observations and descriptors of random play, or of logged data; None where playing for this alone would cost too much."""
         ...
@@ -164,5 +151,3 @@ class Experience(Protocol):
     def known_moments(self) -> Moments | None:
         """Of the observations, as they are scaled from the first update on; None where they are learned as they come."""
         ...
-
-    def close(self) -> None: ...
